@@ -75,10 +75,10 @@ still gather feedback, so this may change.
             compared = "; ".join(map(self._compared, self.lifts))
             yield f"Live, without confidence: {compared}. These lists still gather feedback, so this may change."
 
-    def _compared(self, each: LiveLift) -> str:
-        word = "lower" if each.lift < 0 else "higher"
-        lists = f"({each.lists:,} and {self.control_lists:,} lists of the last {span_text(self.window_ms)})"
-        return f"{isolated(each.variant)} has {100 * abs(each.lift):.1f} % {word} {self.measure} than {isolated(str(self.control))} {lists}"
+    def _compared(self, lift: LiveLift) -> str:
+        word = "lower" if lift.lift < 0 else "higher"
+        lists = f"({lift.lists:,} and {self.control_lists:,} lists of the last {span_text(self.window_ms)})"
+        return f"{isolated(lift.variant)} has {100 * abs(lift.lift):.1f} % {word} {self.measure} than {isolated(str(self.control))} {lists}"
 
     def shown(self) -> Awaited:
         """Return what a report shows."""
@@ -88,29 +88,31 @@ still gather feedback, so this may change.
 
 def awaited_verdicts(
     windows: Sequence[Window],
-    known: Collection[str],
+    experiments: Collection[str],
     view: ExperimentView,
     wait: FirstVerdictWait,
     first_of: Callable[[str], int | None],
 ) -> Iterator[AwaitedVerdict]:
     """Yield the experiments of the longest live window that are not `known`. `first_of` returns the time of an experiment's first lists."""
-    live = max((each for each in windows if each.view == "live" and each.complete), key=lambda each: each.window_ms, default=None)
+    live = max(
+        (window for window in windows if window.view == "live" and window.complete), key=lambda window: window.window_ms, default=None
+    )
     arms: dict[str, dict[str, GroupValues]] = {}
     for values in () if live is None else live.groups:
         group = values.group
-        if group.experiment and not group.segment and group.experiment not in known:
+        if group.experiment and not group.segment and group.experiment not in experiments:
             arms.setdefault(group.experiment, {})[group.variant] = values
     for experiment, of_variant in arms.items():
         bare = AwaitedVerdict(experiment, first_of(experiment), wait)
         control = view.policy(experiment).control_of(of_variant)
-        own = None if control is None else of_variant.get(control)
-        measure = next((name for name in view.deciding(experiment) if own is not None and own.values.get(name)), None)
-        if live is None or own is None or measure is None or own.lists < LISTS_MIN:
+        of_control = None if control is None else of_variant.get(control)
+        measure = next((name for name in view.deciding(experiment) if of_control is not None and of_control.values.get(name)), None)
+        if live is None or of_control is None or measure is None or of_control.lists < LISTS_MIN:
             yield bare
             continue
         lifts = tuple(
-            LiveLift(variant, values.values[measure] / own.values[measure] - 1, values.lists)
+            LiveLift(variant, values.values[measure] / of_control.values[measure] - 1, values.lists)
             for variant, values in of_variant.items()
             if variant != control and values.lists >= LISTS_MIN and measure in values.values
         )
-        yield bare._replace(control=control, measure=measure, window_ms=live.window_ms, control_lists=own.lists, lifts=lifts)
+        yield bare._replace(control=control, measure=measure, window_ms=live.window_ms, control_lists=of_control.lists, lifts=lifts)

@@ -127,7 +127,7 @@ class ReportBuilder:
 
         They are read from the stored panes. So the curves have no gap after a restart, or while a worker catches up.
         """
-        found = list[Window]()
+        windows = list[Window]()
         for window in report.windows:
             if window.end_ms is None or not window.complete:
                 continue
@@ -135,9 +135,9 @@ class ReportBuilder:
             oldest = window.end_ms - (EARLIER_MAX + 1) * self.rules.pane_ms
             after = max(self._ends.get(key, oldest), oldest)
             oldest_kept = max(control.panes.oldest_kept for control in self._controls_of(report.tasks))
-            found += self.aggregator.earlier(window, after, oldest_kept, GROUPS_MAX)
+            windows += self.aggregator.earlier(window, after, oldest_kept, GROUPS_MAX)
             self._ends[key] = window.end_ms
-        return tuple(found)
+        return tuple(windows)
 
     def report(self, tasks: int) -> Report:
         """Build a report. `tasks` is the number of all tasks, committed or not."""
@@ -145,11 +145,11 @@ class ReportBuilder:
         missing = len(controls) < tasks or not controls
         whole = not missing and self.experiments.have_same_rules(tasks)
         watermark = NEVER if missing else min(control.progress.watermark for control in controls)
-        shown = NEVER if missing else min(control.shown_watermark(self.rules.lateness_ms) for control in controls)
+        shown_ms = NEVER if missing else min(control.shown_watermark(self.rules.lateness_ms) for control in controls)
         newest = newest_shown(controls)
         oldest_kept = max((control.panes.oldest_kept for control in controls), default=NEVER)
         windows = tuple(
-            self.aggregator.window(window_ms, view, shown, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
+            self.aggregator.window(window_ms, view, shown_ms, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
         )
         open_end = None if missing else self._open_end(controls, windows)
         if open_end is not None:
@@ -159,13 +159,13 @@ class ReportBuilder:
             )
         self._count_withheld(windows)
         experiments = self.experiments.reports(tasks, newest) if whole else ()
-        final = final_bound(shown, self.rules.lateness_ms, self.rules.attribution_ms)
-        awaited = tuple(self._awaited(windows, {each.experiment for each in experiments}, final)) if whole else ()
+        final = final_bound(shown_ms, self.rules.lateness_ms, self.rules.attribution_ms)
+        awaited = tuple(self._awaited(windows, {experiment.experiment for experiment in experiments}, final)) if whole else ()
         counts: Counter[tuple[str, str]] = Counter()
         for control in controls:
             for reason, topic, count in control.progress.counts:
                 counts[reason, control.topics[topic]] += count
-        names = merge_names((each for control in controls for each in control.unknown_names), self._known_names)
+        names = merge_names((entry for control in controls for entry in control.unknown_names), self._known_names)
         return Report(
             rules=str(controls[0].signature) if controls else "",
             settings=self.settings,
@@ -189,12 +189,12 @@ class ReportBuilder:
             awaited=awaited,
             entered_ms=_shown(min(control.enrolment.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
-            recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
+            recent=self._recent.read(shown_ms, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
             has_lists=bool(self.aggregator.starts()),
             first_numbers=() if missing else tuple(self._first_numbers(awaited, watermark, newest)),
-            unknown_names=tuple(each for each in names if each.kind != IGNORED),
-            ignored=tuple(each for each in names if each.kind == IGNORED),
+            unknown_names=tuple(entry for entry in names if entry.kind != IGNORED),
+            ignored=tuple(entry for entry in names if entry.kind == IGNORED),
         )
 
     def _open_end(self, controls: Sequence[ControlRecord], windows: Sequence[Window]) -> int | None:
@@ -219,7 +219,7 @@ class ReportBuilder:
             watermark = newest - int(self.settings.get("idle_ms", 0)) - int(self.settings.get("out_of_orderness_ms", 0))
         yield from first_numbers(starts[0], watermark, self.rules, min(verdicts, default=None))
 
-    def _awaited(self, windows: Sequence[Window], known: Collection[str], final_ms: int) -> Iterator[AwaitedVerdict]:
+    def _awaited(self, windows: Sequence[Window], experiments: Collection[str], final_ms: int) -> Iterator[AwaitedVerdict]:
         """Yield the experiments without a verdict. None of their lists is final and counted, so their first pane is not long ago."""
         view, wait = self.experiments.view, self._verdict_wait
         if view is None or wait is None or final_ms in (NEVER, FOREVER):
@@ -230,7 +230,7 @@ class ReportBuilder:
             has_lists = (start for start in starts if any(group.experiment == experiment for group in self.aggregator.pane(start)))
             return next(has_lists, None)
 
-        yield from awaited_verdicts(windows, known, view, wait, first_of)
+        yield from awaited_verdicts(windows, experiments, view, wait, first_of)
 
     def _user_partitions(self, tasks: int) -> UserPartitions | None:
         """Return how many sampled users several tasks have seen; None if there is only one task."""
@@ -257,16 +257,16 @@ class ReportBuilder:
         for task, control in sorted(self._controls.items()):
             progress = control.progress
             for index, (topic, offset, watermark) in enumerate(zip(control.topics, progress.offsets, progress.watermarks, strict=True)):
-                known = progress.support[index].least if watermark == NEVER else watermark
+                reached_ms = progress.support[index].least if watermark == NEVER else watermark
                 record_ms = progress.record_times[index]
-                yield InputPosition(topic, task, offset, _shown(watermark), _shown(known), _shown(record_ms))
+                yield InputPosition(topic, task, offset, _shown(watermark), _shown(reached_ms), _shown(record_ms))
 
     def _totals(self, controls: Iterable[ControlRecord]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}
         for control in controls:
             for experiment, variant, tally in control.panes.totals:
-                known = merged.get((experiment, variant))
-                merged[experiment, variant] = tally if known is None else add_tallies(known, tally)
+                reached = merged.get((experiment, variant))
+                merged[experiment, variant] = tally if reached is None else add_tallies(reached, tally)
         return tuple(Total(*arm, tuple(merged[arm])) for arm in sorted(merged, key=group_order))
 
     def _count_withheld(self, windows: Iterable[Window]) -> None:

@@ -73,10 +73,10 @@ def refused_warnings(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> It
     12.5 % of the events of shop are refused, 10 of 80: bad_ts 9, bad_json 1. `decode` and the dead letters say why.
     """
     for topic, (events, reasons) in refused.items():
-        shown = {reason: count for reason, count in reasons.items() if reason not in ("late", "future")}
-        total = sum(shown.values())
+        by_reason = {reason: count for reason, count in reasons.items() if reason not in ("late", "future")}
+        total = sum(by_reason.values())
         if total > REFUSED_SHARE_MAX * events:
-            why = ", ".join(f"{reason} {count:,}" for reason, count in shown.items())
+            why = ", ".join(f"{reason} {count:,}" for reason, count in by_reason.items())
             text = f"{share_text(total, events)} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}"
             yield DataWarning(f"refused {topic}", text, "`decode` and the dead letters say why")
 
@@ -124,7 +124,7 @@ others in the reader.
         text = f"No feedback has a grade: the action of all {unknown:,} is unknown{_examples(names)}"
         yield DataWarning("no grades", text, "name them in join.grades, or yield others in the reader")
     else:
-        actions = [each for each in names if each.kind == ACTION and unknown + joined >= needed]
+        actions = [entry for entry in names if entry.kind == ACTION and unknown + joined >= needed]
         yield from name_warnings(actions, unknown + joined, "the feedback")
     if joined >= needed and sum(unmatched.values()) > share_max * joined:
         worst = max(unmatched, key=lambda reason: unmatched[reason])
@@ -141,20 +141,20 @@ def name_warnings(names: Iterable[UnknownName], events: int, of_what: str) -> It
     4.5 % of the feedback, 9 of 200, has the action CLICK, which has no grade (did you mean click?). Name it in join.grades, with grade 0 \
 if it says nothing about the item.
     """
-    named = [each for each in names if each.name is not None and (each.meant or each.events > NAMED_SHARE_MIN * events)]
-    for each in named[:NAMES_MAX]:
+    named = [entry for entry in names if entry.name is not None and (entry.meant or entry.events > NAMED_SHARE_MIN * events)]
+    for entry in named[:NAMES_MAX]:
         why, fix = "is not read", "yield impression, feedback or exposure as type, or let the reader ignore these records"
-        if each.kind == ACTION:
+        if entry.kind == ACTION:
             why, fix = "has no grade", "name it in join.grades, with grade 0 if it says nothing about the item"
-        meant = f" (did you mean {each.meant}?)" if each.meant else ""
-        share = f"{share_text(each.events, events)} of {of_what}, {each.events:,} of {max(each.events, events):,}"
-        name = isolated(str(each.name)) or '""'
-        yield DataWarning(f"{each.kind} {each.name}", f"{share}, has the {each.kind} {name}, which {why}{meant}", fix)
+        meant = f" (did you mean {entry.meant}?)" if entry.meant else ""
+        share = f"{share_text(entry.events, events)} of {of_what}, {entry.events:,} of {max(entry.events, events):,}"
+        name = isolated(str(entry.name)) or '""'
+        yield DataWarning(f"{entry.kind} {entry.name}", f"{share}, has the {entry.kind} {name}, which {why}{meant}", fix)
 
 
 def type_warnings(names: Iterable[UnknownName], events: int) -> Iterator[DataWarning]:
     """Yield those about types that are no event, of all events."""
-    yield from name_warnings((each for each in names if each.kind == TYPE), events, "the events")
+    yield from name_warnings((entry for entry in names if entry.kind == TYPE), events, "the events")
 
 
 def grade_warnings(counts: Mapping[str, int], lists: int, graded: int) -> Iterator[DataWarning]:
@@ -184,9 +184,9 @@ def grade_warnings(counts: Mapping[str, int], lists: int, graded: int) -> Iterat
 
 
 def _examples(names: Sequence[UnknownName]) -> str:
-    shown = [each for each in names if each.kind == ACTION and each.name is not None][:NAMES_MAX]
-    words = (f"{isolated(str(each.name))}" + (f" (did you mean {each.meant}?)" if each.meant else "") for each in shown)
-    return f", such as {', '.join(words)}" if shown else ""
+    named = [entry for entry in names if entry.kind == ACTION and entry.name is not None][:NAMES_MAX]
+    words = (f"{isolated(str(entry.name))}" + (f" (did you mean {entry.meant}?)" if entry.meant else "") for entry in named)
+    return f", such as {', '.join(words)}" if named else ""
 
 
 def list_id_warnings(topics: Mapping[str, Mapping[str, int]], example: str = "") -> Iterator[DataWarning]:
@@ -245,7 +245,7 @@ def no_list_warnings(counts: Mapping[str, int], names: Sequence[UnknownName], re
     events = counts.get("events", 0) - refused - counts.get("ignored", 0)
     if events < (1 if ended else FEEDBACK_MIN):
         return
-    shows = next((each.name for each in names if each.kind == ACTION and each.meant == SHOWS), None)
+    shows = next((entry.name for entry in names if entry.kind == ACTION and entry.meant == SHOWS), None)
     fix = "let the inputs hold the lists that users saw, too"
     if shows is not None:
         fix = f"if events with the action {isolated(shows)} show items, let a reader yield them as lists"

@@ -36,7 +36,7 @@ def earlier_snapshots(
 
     A variant has a point once it and the control have `min_users` users. Shares of users have none, because they are not counted by hour.
     """
-    reached = [each for each in _users_by_block(stored) if after_ms < each.hour * HOUR_MS < before_ms]
+    reached = [point for point in _users_by_block(stored) if after_ms < point.hour * HOUR_MS < before_ms]
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     if not reached or control is None:
@@ -47,10 +47,10 @@ def earlier_snapshots(
         for measure in _headline(measures, policy, POINTS_MAX // max(1, len(compared))):
             for part in accumulate(arms.days(measure, variant, control, 1)[0], together):
                 points.setdefault(part.end, []).append(_point(arms, measure, variant, part))
-    for each in reached:
-        large = {variant for variant, users in each.users.items() if users >= policy.min_users}
-        kept = tuple(point for point in points.get(each.hour, ()) if {point.variant, control} <= large)
-        yield each.hour * HOUR_MS, HistorySnapshot(None, sum(each.users.values()), kept)
+    for hour_point in reached:
+        large = {variant for variant, users in hour_point.users.items() if users >= policy.min_users}
+        kept = tuple(point for point in points.get(hour_point.hour, ()) if {point.variant, control} <= large)
+        yield hour_point.hour * HOUR_MS, HistorySnapshot(None, sum(hour_point.users.values()), kept)
 
 
 def _users_by_block(stored: Stored) -> Iterator[_UsersUntil]:
@@ -63,14 +63,14 @@ def _users_by_block(stored: Stored) -> Iterator[_UsersUntil]:
 
 def _headline(measures: Measures, policy: Policy, at_most: int) -> Sequence[Measure]:
     """Return the measures that a snapshot has, without shares of users."""
-    named = {(each.name, each.k): each for each in measures if each.kind != "users"}
-    deciding = [name for name, each in named.items() if str(each) in policy.paging]
+    named = {(measure.name, measure.k): measure for measure in measures if measure.kind != "users"}
+    deciding = [name for name, measure in named.items() if str(measure) in policy.paging]
     return [named[name] for name in choose_headline(named, deciding, at_most=max(1, min(MEASURES_MAX, at_most)))]
 
 
 def _point(arms: Arms, measure: Measure, variant: str, part: RunPart) -> Point:
     scale = scale_of(measure, arms.scales)
     mixture = None if scale is None else scale.mixture(arms.policy.minimum_lift)
-    found = None if mixture is None else lift_interval(part.treatment, part.control, mixture, arms.policy.alpha)
+    interval = None if mixture is None else lift_interval(part.treatment, part.control, mixture, arms.policy.alpha)
     lift = None if part.ratio is None else part.ratio - 1
-    return Point(variant, measure.name, measure.k, lift, *((found.lower, found.upper) if found else (None, None)))
+    return Point(variant, measure.name, measure.k, lift, *((interval.lower, interval.upper) if interval else (None, None)))

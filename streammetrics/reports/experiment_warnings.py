@@ -68,7 +68,7 @@ experiments.enabled = false if you need no verdicts.
 def _control_warnings(arms: Arms, named: Mapping[str, Any]) -> Iterator[DataWarning]:
     """Yield one for each experiment whose configured control has no list, although other variants have many."""
     for name in sorted(named.keys() & {experiment for experiment, _ in arms}):
-        control, lists = named[name].get("control"), {variant: count for (own, variant), count in arms.items() if own == name}
+        control, lists = named[name].get("control"), {variant: count for (experiment, variant), count in arms.items() if experiment == name}
         total = sum(lists.values())
         if control is not None and control not in lists and INTERLEAVED not in lists and total >= CONTROL_LISTS_MIN:
             text = f"None of {counted(total, 'list')} of experiment {isolated(name)} has its control, {isolated(control)}"
@@ -85,16 +85,16 @@ def null_warnings(arms: Arms, nulls: Iterable[UnknownName], named: Mapping[str, 
     2,000 lists have null in experiment ranker where 2,100 others have control, so they are in none of its variants. If null means a \
 variant, yield its name.
     """
-    for each in nulls:
-        lists = {variant: count for (name, variant), count in arms.items() if name == each.name}
-        control = named.get(str(each.name), {}).get("control")
-        if each.name is None or (len(lists) > 1 and (control is None or control in lists)):
+    for entry in nulls:
+        lists = {variant: count for (name, variant), count in arms.items() if name == entry.name}
+        control = named.get(str(entry.name), {}).get("control")
+        if entry.name is None or (len(lists) > 1 and (control is None or control in lists)):
             continue
         where = f" where {sum(lists.values()):,} others have {', '.join(map(isolated, sorted(lists)[:NAMES_MAX]))}" if lists else ""
-        many = f"{counted(each.events, 'list')} {'has' if each.events == 1 else 'have'} null in experiment {isolated(each.name)}"
-        they = "it is" if each.events == 1 else "they are"
+        many = f"{counted(entry.events, 'list')} {'has' if entry.events == 1 else 'have'} null in experiment {isolated(entry.name)}"
+        they = "it is" if entry.events == 1 else "they are"
         yield DataWarning(
-            f"null {each.name}", f"{many}{where}, so {they} in none of its variants", "if null means a variant, yield its name"
+            f"null {entry.name}", f"{many}{where}, so {they} in none of its variants", "if null means a variant, yield its name"
         )
 
 
@@ -167,7 +167,7 @@ def spelling_warnings(arms: Iterable[tuple[str, str]]) -> Iterator[DataWarning]:
     for experiment, variant in arms:
         experiments.setdefault(experiment, set()).add(variant)
     kinds = {"Experiments": experiments.keys() - {""}}
-    kinds |= {f"Variants of {isolated(experiment)}": found - {""} for experiment, found in sorted(experiments.items())}
+    kinds |= {f"Variants of {isolated(experiment)}": variants - {""} for experiment, variants in sorted(experiments.items())}
     for kind, names in kinds.items():
         spellings: dict[str, list[str]] = {}
         for name in sorted(names):
@@ -181,6 +181,6 @@ def spelling_warnings(arms: Iterable[tuple[str, str]]) -> Iterator[DataWarning]:
 
 def user_warnings(report: ExperimentReport) -> Iterator[DataWarning]:
     """Yield one if the users of an experiment have one list each."""
-    users, lists = (sum(counts) for counts in zip(*((each.first_exposures, each.lists) for each in report.variants), strict=True))
+    users, lists = (sum(counts) for counts in zip(*((variant.first_exposures, variant.lists) for variant in report.variants), strict=True))
     if users >= USERS_MIN and report.unit == "user":
         yield from one_list_warnings(f"experiment {isolated(report.experiment)}", users, lists)

@@ -60,24 +60,25 @@ def explanations(report: Report, layout: TallyLayout) -> tuple[Explanation, ...]
     recent = report.recent
     if recent is None:
         return ()
-    found = (_explained(recent, layout, case) for case in _cases(report, recent))
-    return tuple(each for each in found if each is not None)
+    explanations = (_explained(recent, layout, case) for case in _cases(report, recent))
+    return tuple(explanation for explanation in explanations if explanation is not None)
 
 
 def _cases(report: Report, recent: RecentLists) -> Iterator[_Case]:
     for experiment in report.experiments:
-        control = next((each for each in experiment.variants if each.variant == experiment.control), None)
+        control = next((variant for variant in experiment.variants if variant.variant == experiment.control), None)
         if experiment.scope != SINCE_START or control is None:
             continue
         places = recent.measures.get(experiment.experiment, {})
-        for variant in [each for each in experiment.variants if each.role == "treatment"][:VARIANTS_MAX]:
-            for own in variant.measures:
-                against = next((each for each in control.measures if (each.metric, each.k) == (own.metric, own.k)), None)
-                name = measure_text(own.metric, own.k)
-                if own.paging and name in places and against is not None:
-                    spreads = _spread(own, variant), _spread(against, control)
+        for variant in [variant for variant in experiment.variants if variant.role == "treatment"][:VARIANTS_MAX]:
+            for measure in variant.measures:
+                key = measure.metric, measure.k
+                against = next((other for other in control.measures if (other.metric, other.k) == key), None)
+                name = measure_text(measure.metric, measure.k)
+                if measure.paging and name in places and against is not None:
+                    spreads = _spread(measure, variant), _spread(against, control)
                     if spreads[0] is not None and spreads[1] is not None:
-                        yield _Case(experiment, variant, own, places[name], (spreads[0], spreads[1]))
+                        yield _Case(experiment, variant, measure, places[name], (spreads[0], spreads[1]))
 
 
 def _spread(measure: MeasureReport, variant: VariantReport) -> ListSpread | None:
@@ -88,11 +89,11 @@ def _spread(measure: MeasureReport, variant: VariantReport) -> ListSpread | None
 
 def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explanation | None:
     name, variant, control = case.experiment.experiment, case.variant.variant, case.experiment.control or ""
-    arms = [recent.tallies.get(Group(name, each)) for each in (variant, control)]
-    own, against = arms
-    if own is None or against is None:
+    arms = [recent.tallies.get(Group(name, arm)) for arm in (variant, control)]
+    treated, against = arms
+    if treated is None or against is None:
         return None
-    of_own, of_against = case.places.sums(own), case.places.sums(against)
+    of_own, of_against = case.places.sums(treated), case.places.sums(against)
     if not of_own[2] or not of_against[2]:
         return None
     unit = 1 << case.places.scale_bits
@@ -102,7 +103,7 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
     difference = float(means[0] - means[1])
     named = _named(recent, case, segments, difference)
     parts = [_segment(recent, case, segment, named) for segment in segments]
-    found = Explanation(
+    explanation = Explanation(
         experiment=name,
         variant=variant,
         against=control,
@@ -115,25 +116,28 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
         mean=float(means[0]),
         control_mean=float(means[1]),
         difference=difference,
-        segments=tuple(sorted(parts, key=lambda each: (not each.stands_out, name_order(each.segment)))),
+        segments=tuple(sorted(parts, key=lambda segment: (not segment.stands_out, name_order(segment.segment)))),
         ranks_of=None if ranks is None else ranks.family,
-        ranks=() if ranks is None else _ranks(ranks.cutoffs, ranks.places, own, against),
+        ranks=() if ranks is None else _ranks(ranks.cutoffs, ranks.places, treated, against),
         onset=_onset(recent, case),
         summary=(),
     )
-    summary = tuple(summary_of(found))
-    unknown = "" if summary else unknown_text(found)
-    return replace(found, summary=tuple(map(str, summary)), summary_parts=tuple(map(parts_of, summary)), unknown=unknown)
+    summary = tuple(summary_of(explanation))
+    unknown = "" if summary else unknown_text(explanation)
+    return replace(explanation, summary=tuple(map(str, summary)), summary_parts=tuple(map(parts_of, summary)), unknown=unknown)
 
 
 def _ranks(
-    cutoffs: Sequence[int], places: Sequence[MeasurePlaces], own: Sequence[int], against: Sequence[int]
+    cutoffs: Sequence[int], places: Sequence[MeasurePlaces], treated: Sequence[int], against: Sequence[int]
 ) -> tuple[RankContribution, ...]:
     last = places[-1]
-    tops = [[arm[each.top] for each in places] for arm in (own, against)]
-    found = rank_contributions(tops[0], tops[1], (own[last.bottom], against[last.bottom]), last.scale_bits)
+    tops = [[arm[place.top] for place in places] for arm in (treated, against)]
+    contributions = rank_contributions(tops[0], tops[1], (treated[last.bottom], against[last.bottom]), last.scale_bits)
     firsts = [1, *(cutoff + 1 for cutoff in cutoffs)]
-    return tuple(RankContribution(first, cutoff, float(each)) for first, cutoff, each in zip(firsts, cutoffs, found, strict=False))
+    return tuple(
+        RankContribution(first, cutoff, float(contribution))
+        for first, cutoff, contribution in zip(firsts, cutoffs, contributions, strict=False)
+    )
 
 
 def _sums(recent: RecentLists, case: _Case, segment: str) -> tuple[dict[str, tuple[int, int, int]], dict[str, tuple[int, int, int]]]:
@@ -149,11 +153,11 @@ def _sums(recent: RecentLists, case: _Case, segment: str) -> tuple[dict[str, tup
 def _named(recent: RecentLists, case: _Case, segments: Sequence[str], difference: float) -> dict[tuple[str, str], NamedValue]:
     """Return the values of all segments that may be named. The effective users are those of the experiment, for as many lists."""
     unit = 1 << case.places.scale_bits
-    control = next(each for each in case.experiment.variants if each.variant == case.experiment.control)
+    control = next(variant for variant in case.experiment.variants if variant.variant == case.experiment.control)
     arms = []
     for at, (variant, spread) in enumerate(zip((case.variant, control), case.spreads, strict=True)):
         by_segment = {segment: _sums(recent, case, segment)[at] for segment in segments}
-        lists = max((sum(each[0] for each in side.values()) for side in by_segment.values()), default=0)
+        lists = max((sum(cells[0] for cells in side.values()) for side in by_segment.values()), default=0)
         effective = lists * min(1.0, variant.effective_users / variant.lists)
         values = {
             segment: {value: ValueLists(count, top / unit, bottom) for value, (count, top, bottom) in side.items() if bottom}
@@ -166,37 +170,37 @@ def _named(recent: RecentLists, case: _Case, segments: Sequence[str], difference
 def _segment(recent: RecentLists, case: _Case, segment: str, named: Mapping[tuple[str, str], NamedValue]) -> SegmentContributions:
     """Return the contributions of a segment's values, those that matter most first, and the rest as a sum. Named values are all shown."""
     sums = _sums(recent, case, segment)
-    treatment, control = ({value: ValueSums(*each[1:]) for value, each in side.items()} for side in sums)
+    treatment, control = ({value: ValueSums(*cells[1:]) for value, cells in side.items()} for side in sums)
     parts = contributions(treatment, control, case.places.scale_bits)
     lists = {value: tuple(side.get(value, (0, 0, 0))[0] for side in sums) for value in parts}
-    sure = {value: each for value, each in parts.items() if min(lists[value]) >= LISTS_MIN}
-    estimates = {value: _estimates(case, each, lists[value]) for value, each in sure.items()}
+    sure = {value: part for value, part in parts.items() if min(lists[value]) >= LISTS_MIN}
+    estimates = {value: _estimates(case, part, lists[value]) for value, part in sure.items()}
     z = corrected_z(case.experiment.alpha, len(estimates))
     values = [_value(value, parts[value], lists[value], estimates.get(value), z) for value in parts]
-    values = [_with_name(each, named.get((segment, each.value))) for each in values]
-    values.sort(key=lambda each: (not each.is_named, -abs(each.contribution), name_order(each.value)))
+    values = [_with_name(value, named.get((segment, value.value))) for value in values]
+    values.sort(key=lambda value: (not value.is_named, -abs(value.contribution), name_order(value.value)))
     rest = values[VALUES_MAX:]
-    shown = sorted(values[:VALUES_MAX], key=lambda each: (-abs(each.contribution), name_order(each.value)))
+    largest = sorted(values[:VALUES_MAX], key=lambda value: (-abs(value.contribution), name_order(value.value)))
     return SegmentContributions(
         segment=segment,
-        stands_out=any(each.is_named for each in values),
-        values=tuple(shown),
+        stands_out=any(value.is_named for value in values),
+        values=tuple(largest),
         others=len(rest),
-        others_contribution=float(sum((parts[each.value].total for each in rest), Fraction(0))),
+        others_contribution=float(sum((parts[value.value].total for value in rest), Fraction(0))),
     )
 
 
 def _estimates(case: _Case, part: Contribution, lists: Sequence[int]) -> tuple[Estimate, Estimate]:
     """Return the mean and variance of a segment value in both arms."""
-    means = [float(each or 0) for each in (part.mean, part.control_mean)]
-    own, against = (
+    means = [float(mean or 0) for mean in (part.mean, part.control_mean)]
+    treated, against = (
         Estimate(mean, spread.variance(count, mean), count) for mean, spread, count in zip(means, case.spreads, lists, strict=True)
     )
-    return own, against
+    return treated, against
 
 
 def _value(value: str, part: Contribution, lists: Sequence[int], estimates: tuple[Estimate, Estimate] | None, z: float) -> SegmentValue:
-    mean, control_mean = (None if each is None else float(each) for each in (part.mean, part.control_mean))
+    mean, control_mean = (None if exact is None else float(exact) for exact in (part.mean, part.control_mean))
     interval = None if estimates is None else fieller_interval(*estimates, z)
     return SegmentValue(
         value=value,
@@ -226,9 +230,9 @@ def _onset(recent: RecentLists, case: _Case) -> Onset | None:
     sums = [[0, 0, 0], [0, 0, 0]]
     for span in recent.spans:
         for side, variant in zip(sums, (case.variant.variant, control), strict=True):
-            found = span.sums.get((name, variant))
-            if found is not None:
-                for place, number in enumerate((found[0], found[at], found[at + 1])):
+            group_sums = span.sums.get((name, variant))
+            if group_sums is not None:
+                for place, number in enumerate((group_sums[0], group_sums[at], group_sums[at + 1])):
                     side[place] += number
         if min(side[0] for side in sums) >= LISTS_MIN and all(side[2] for side in sums):
             means = [side[1] / (side[2] << case.places.scale_bits) for side in sums]

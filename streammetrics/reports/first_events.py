@@ -33,7 +33,7 @@ class FirstEvents:
             return ()
         if report.tasks_committed == 0:
             return self.topics
-        return tuple(f"{each.topic} {each.partition}" for each in report.inputs if each.watermark_ms is None)
+        return tuple(f"{position.topic} {position.partition}" for position in report.inputs if position.watermark_ms is None)
 
     def sentences(self, report: Report) -> tuple[str, ...]:
         """Say what is waited for and what was read so far. Empty if numbers can be shown."""
@@ -54,7 +54,11 @@ class FirstEvents:
 
     def _missing(self, report: Report) -> str:
         names = self.awaited(report)
-        few = {f"{each.topic} {each.partition}" for each in report.inputs if each.known_ms is not None and each.watermark_ms is None}
+        few = {
+            f"{position.topic} {position.partition}"
+            for position in report.inputs
+            if position.known_ms is not None and position.watermark_ms is None
+        }
         without = [name for name in names if name not in few]
         sentences = [f"No events yet on {_some(without)}."] if without else []
         if few and not without:

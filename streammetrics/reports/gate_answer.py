@@ -75,12 +75,12 @@ def find_experiment(
 
     Raises UnknownExperimentError with the experiments that there are, `stale`, and the warnings of the report.
     """
-    for each in experiments:
-        if (each.experiment, each.scope) == (name, scope):
-            return each
-    if scopes := sorted({each.scope for each in experiments if each.experiment == name}):
+    for experiment in experiments:
+        if (experiment.experiment, experiment.scope) == (name, scope):
+            return experiment
+    if scopes := sorted({experiment.scope for experiment in experiments if experiment.experiment == name}):
         raise UnknownExperimentError(f"experiment {name!r} has no scope {scope!r}; it has: {', '.join(scopes)}")
-    seen = ", ".join(fit(each) for each in in_order(each.experiment for each in experiments)) or "none"
+    seen = ", ".join(fit(experiment) for experiment in in_order(experiment.experiment for experiment in experiments)) or "none"
     raise UnknownExperimentError("; ".join((f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale, *warnings)))
 
 
@@ -98,9 +98,9 @@ def answer_gate(
     Raises UnknownExperimentError if the named variant is no treatment of it.
     """
     decision = _decision(experiment, variant)
-    control = next((each for each in experiment.variants if each.variant == experiment.control), None)
-    chosen = [each for each in experiment.variants if each.gate is not None and variant in (None, each.variant)]
-    names = {each.variant for each in chosen}
+    control = next((variant for variant in experiment.variants if variant.variant == experiment.control), None)
+    chosen = [arm for arm in experiment.variants if arm.gate is not None and variant in (None, arm.variant)]
+    names = {variant.variant for variant in chosen}
     answer = GateAnswer(
         experiment=experiment.experiment,
         scope=experiment.scope,
@@ -113,8 +113,8 @@ def answer_gate(
         gate_margin=experiment.gate_margin,
         control=experiment.control,
         control_users=0 if control is None else control.users,
-        users=sum(each.users for each in experiment.variants),
-        treatments=tuple(each for each in lines_of(experiment, up_to_ms) if each.gate is not None and each.variant in names),
+        users=sum(variant.users for variant in experiment.variants),
+        treatments=tuple(line for line in lines_of(experiment, up_to_ms) if line.gate is not None and line.variant in names),
         up_to_ms=ends_ms(experiment, up_to_ms),
         answered_ms=answered_ms,
         step_ms=experiment.step_ms,
@@ -128,7 +128,7 @@ def answer_gate(
 def as_stale(answer: GateAnswer, reasons: Sequence[str]) -> GateAnswer:
     """Return an answer from numbers that are too old, for these reasons. Nothing in it passes any more; a failure stays one."""
     word: GateWord = "wait"
-    treatments = tuple(each if each.gate == "fail" else replace(each, gate=word) for each in answer.treatments)
+    treatments = tuple(treatment if treatment.gate == "fail" else replace(treatment, gate=word) for treatment in answer.treatments)
     if answer.gate == "fail":
         return replace(answer, reason="; ".join((answer.reason, *reasons)), stale=(*answer.stale, *reasons), treatments=treatments)
     reason = "; ".join((*reasons, f"the last numbers: {answer.reason}"))
@@ -140,23 +140,25 @@ def _decision(experiment: ExperimentReport, variant: str | None) -> GateDecision
         return GateDecision("wait", "the report is of a version without a gate")
     if variant is None:
         return experiment.gate
-    treatments: Mapping[str, GateDecision] = {each.variant: each.gate for each in experiment.variants if each.gate is not None}
+    treatments: Mapping[str, GateDecision] = {variant.variant: variant.gate for variant in experiment.variants if variant.gate is not None}
     if variant in treatments:
         return treatments[variant]
-    if experiment.verdict.word == "invalid" and any(each.variant == variant for each in experiment.variants):
+    if experiment.verdict.word == "invalid" and any(arm.variant == variant for arm in experiment.variants):
         return experiment.gate
-    known = ", ".join(map(fit, treatments)) or "none"
+    names = ", ".join(map(fit, treatments)) or "none"
     role = "the control" if variant == experiment.control else "no treatment"
-    raise UnknownExperimentError(f"{variant!r} is {role} of experiment {experiment.experiment!r}; treatments: {known}")
+    raise UnknownExperimentError(f"{variant!r} is {role} of experiment {experiment.experiment!r}; treatments: {names}")
 
 
 def _needed(experiment: ExperimentReport, chosen: Sequence[VariantReport], control: VariantReport | None) -> str | None:
     """Return what a pass still needs: users for the first look, then the planned number of the slowest treatment; None if unknown."""
-    arms = [each for each in (control, *chosen) if each is not None]
-    short = {each.variant: experiment.min_users - each.users for each in arms if each.users < experiment.min_users}
+    arms = [arm for arm in (control, *chosen) if arm is not None]
+    short = {arm.variant: experiment.min_users - arm.users for arm in arms if arm.users < experiment.min_users}
     if short:
         return f"at least {' and '.join(f'{users:,} more users in {fit(name)}' for name, users in short.items())}"
-    planned = [each.gate_needed for each in chosen if each.gate_needed is not None]
+    planned = [variant.gate_needed for variant in chosen if variant.gate_needed is not None]
     if not planned:
         return None
-    return needed_words(max(planned, key=lambda each: each.users), "to pass, if there is no difference").removeprefix("needs ")
+    return needed_words(max(planned, key=lambda needed_users: needed_users.users), "to pass, if there is no difference").removeprefix(
+        "needs "
+    )

@@ -39,6 +39,6 @@ def choose_headline(measured: Iterable[Named], always: Iterable[Named] = (), *, 
 
 def headline_measures(experiment: ExperimentReport) -> tuple[Named, ...]:
     """Return the headline measures of an experiment: those that may page, then one per headline family; at most MEASURES_MAX."""
-    measured = {(each.metric, each.k): each for variant in experiment.variants for each in variant.measures}
-    paging = [name for name, each in measured.items() if each.paging]
+    measured = {(measure.metric, measure.k): measure for variant in experiment.variants for measure in variant.measures}
+    paging = [name for name, measure in measured.items() if measure.paging]
     return choose_headline(measured, paging, at_most=MEASURES_MAX)

@@ -56,7 +56,7 @@ class Downsampled(Generic[T]):
 
     def since(self, from_ms: int | None) -> Downsampled[T]:
         """Return the values from a time on; None: all."""
-        kept = tuple(each for each in self.kept if from_ms is None or each[0] >= from_ms)
+        kept = tuple(snapshot for snapshot in self.kept if from_ms is None or snapshot[0] >= from_ms)
         if len(kept) == len(self.kept):
             return self
         return Downsampled(self.width_ms, kept) if kept else Downsampled()
@@ -112,13 +112,13 @@ class HistorySeries(msgspec.Struct, frozen=True, rename={"snapshots": "looks"}):
         if last_ms is None or at_ms // width_ms - last_ms // width_ms < 2:
             return self
         ends = {last_ms // width_ms, at_ms // width_ms}
-        found = tuple((at, each) for at, each in earlier(self.experiment, last_ms, at_ms) if at // width_ms not in ends)
-        return msgspec.structs.replace(self, snapshots=self.snapshots.merge(Downsampled(SNAPSHOT_MS, found)))
+        points = tuple((at, snapshot) for at, snapshot in earlier(self.experiment, last_ms, at_ms) if at // width_ms not in ends)
+        return msgspec.structs.replace(self, snapshots=self.snapshots.merge(Downsampled(SNAPSHOT_MS, points)))
 
     def merge(self, other: HistorySeries) -> HistorySeries:
         """Return both together. For a scope of one day, return only the later day."""
         if self.scope == THIS_DAY and self.snapshots.kept and other.snapshots.kept:
-            ours, theirs = (_day(each.snapshots.kept[-1][0]) for each in (self, other))
+            ours, theirs = (_day(series.snapshots.kept[-1][0]) for series in (self, other))
             if ours != theirs:
                 return self if ours > theirs else other
         return msgspec.structs.replace(self, snapshots=self.snapshots.merge(other.snapshots))
@@ -137,7 +137,7 @@ class History:
     def of(self, experiment: str, scope: str) -> HistorySeries:
         """Return the series of one experiment and scope; an empty one if there is none yet."""
         return next(
-            (each for each in self.series if (each.experiment, each.scope) == (experiment, scope)), HistorySeries(experiment, scope)
+            (series for series in self.series if (series.experiment, series.scope) == (experiment, scope)), HistorySeries(experiment, scope)
         )
 
     def add(self, at_ms: int, experiments: Iterable[ExperimentReport], earlier: EarlierSnapshots | None = None) -> History:
@@ -147,37 +147,49 @@ class History:
         snapshots of the intervals since the last one, if there are some.
         """
         series = []
-        for each in experiments:
-            known = self.of(each.experiment, each.scope).since(each.known_from_ms)
-            new_day = each.scope == THIS_DAY and bool(known.snapshots.kept) and _day(at_ms) != _day(known.snapshots.kept[-1][0])
-            if (new_day or known.snapshots.would_keep(at_ms)) and any(variant.first_exposures for variant in each.variants):
-                snapshot = HistorySeries(each.experiment, each.scope, Downsampled(SNAPSHOT_MS, ((at_ms, snapshot_of(each)),)))
-                missed = known.missed(each, at_ms, earlier) if earlier is not None and each.scope == SINCE_START else known
-                known = missed.merge(snapshot).since(each.known_from_ms)
-            if known.snapshots.kept:
-                series.append(known)
-        found = _bounded(series)
-        return self if found == self.series else History(found)
+        for experiment in experiments:
+            series_before = self.of(experiment.experiment, experiment.scope).since(experiment.known_from_ms)
+            new_day = (
+                experiment.scope == THIS_DAY
+                and bool(series_before.snapshots.kept)
+                and _day(at_ms) != _day(series_before.snapshots.kept[-1][0])
+            )
+            if (new_day or series_before.snapshots.would_keep(at_ms)) and any(variant.first_exposures for variant in experiment.variants):
+                snapshot = HistorySeries(
+                    experiment.experiment, experiment.scope, Downsampled(SNAPSHOT_MS, ((at_ms, snapshot_of(experiment)),))
+                )
+                missed = (
+                    series_before.missed(experiment, at_ms, earlier)
+                    if earlier is not None and experiment.scope == SINCE_START
+                    else series_before
+                )
+                series_before = missed.merge(snapshot).since(experiment.known_from_ms)
+            if series_before.snapshots.kept:
+                series.append(series_before)
+        bounded = _bounded(series)
+        return self if bounded == self.series else History(bounded)
 
     def merge(self, other: History) -> History:
         """Return the series of both."""
-        series = {(each.experiment, each.scope): each for each in self.series}
-        for each in other.series:
-            known = series.get((each.experiment, each.scope))
-            series[each.experiment, each.scope] = each if known is None else known.merge(each)
+        series = {(series.experiment, series.scope): series for series in self.series}
+        for other_series in other.series:
+            series_before = series.get((other_series.experiment, other_series.scope))
+            series[other_series.experiment, other_series.scope] = (
+                other_series if series_before is None else series_before.merge(other_series)
+            )
         return History(_bounded(series.values()))
 
     def matching(self, experiments: Iterable[ExperimentReport]) -> History:
         """Return the snapshots of these experiments. Snapshots of an earlier run or day of the same name are left out."""
-        known_from = {(each.experiment, each.scope): each.known_from_ms for each in experiments}
-        named = ((each, (each.experiment, each.scope)) for each in self.series)
-        since = (each.since(known_from[name]) for each, name in named if name in known_from)
-        return History(tuple(each for each in since if each.snapshots.kept))
+        known_from = {(experiment.experiment, experiment.scope): experiment.known_from_ms for experiment in experiments}
+        named = ((series, (series.experiment, series.scope)) for series in self.series)
+        since = (series.since(known_from[name]) for series, name in named if name in known_from)
+        return History(tuple(series for series in since if series.snapshots.kept))
 
     def restricted_to(self, other: History) -> History:
         """Return the series that the other history has as well."""
-        names = {(each.experiment, each.scope) for each in other.series}
-        return History(tuple(each for each in self.series if (each.experiment, each.scope) in names))
+        names = {(series.experiment, series.scope) for series in other.series}
+        return History(tuple(series for series in self.series if (series.experiment, series.scope) in names))
 
     @classmethod
     def of_series(cls, series: Iterable[HistorySeries]) -> History:
@@ -189,24 +201,26 @@ def snapshot_of(experiment: ExperimentReport) -> HistorySnapshot:
     """Return the snapshot of an experiment."""
     compared = [variant for variant in experiment.variants if variant.variant != experiment.control][:POINTS_MAX]
     headline = headline_measures(experiment)[: max(1, POINTS_MAX // max(1, len(compared)))]
-    points = (_point(variant.variant, each) for variant in compared for each in variant.measures if (each.metric, each.k) in headline)
+    points = (
+        _point(variant.variant, measure) for variant in compared for measure in variant.measures if (measure.metric, measure.k) in headline
+    )
     return HistorySnapshot(experiment.verdict.word, sum(variant.users for variant in experiment.variants), tuple(points))
 
 
 def stored_snapshot(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> HistorySnapshot:
     """Return the snapshot of an experiment from its stored sums: that of the whole report, but from the headline measures alone."""
     deciding = policy.deciding(measures).paging
-    named = {(each.name, each.k): str(each) for each in measures}
-    headline = choose_headline(named, [each for each, name in named.items() if name in deciding], at_most=MEASURES_MAX)
-    report = build_report(measures, policy, stored, scales, [named[each] for each in headline])
-    found = {(each.metric, each.k) for variant in report.variants for each in variant.measures}
-    if not found.issuperset(headline):  # others may take the place of measures that have no value yet
+    named = {(measure.name, measure.k): str(measure) for measure in measures}
+    headline = choose_headline(named, [key for key, name in named.items() if name in deciding], at_most=MEASURES_MAX)
+    report = build_report(measures, policy, stored, scales, [named[measure] for measure in headline])
+    measured = {(measure.metric, measure.k) for variant in report.variants for measure in variant.measures}
+    if not measured.issuperset(headline):  # others may take the place of measures that have no value yet
         report = build_report(measures, policy, stored, scales)
     return snapshot_of(report)
 
 
-def _point(variant: str, each: MeasureReport) -> Point:
-    return Point(variant, each.metric, each.k, *(_rounded(end) for end in (each.lift, each.lift_lower, each.lift_upper)))
+def _point(variant: str, measure: MeasureReport) -> Point:
+    return Point(variant, measure.metric, measure.k, *(_rounded(end) for end in (measure.lift, measure.lift_lower, measure.lift_upper)))
 
 
 def _rounded(value: float | None) -> float | None:
@@ -221,5 +235,5 @@ def _day(at_ms: int) -> int:
 def _bounded(series: Iterable[HistorySeries]) -> tuple[HistorySeries, ...]:
     kept: Sequence[HistorySeries] = [*series]
     if len(kept) > SERIES_MAX:
-        kept = sorted(kept, key=lambda each: (-len(each.snapshots.kept), each.experiment, each.scope))[:SERIES_MAX]
-    return tuple(sorted(kept, key=lambda each: (name_order(each.experiment), each.scope)))
+        kept = sorted(kept, key=lambda series: (-len(series.snapshots.kept), series.experiment, series.scope))[:SERIES_MAX]
+    return tuple(sorted(kept, key=lambda series: (name_order(series.experiment), series.scope)))

@@ -103,7 +103,7 @@ def order_problem(inputs: Sequence[SortedInput]) -> str:
     >>> order_problem([SortedInput("a.csv", 1_800, 1_738), SortedInput("b.csv", 900, 870)])
     '2 files are not in order of time, such as a.csv: in its order 1,738 of 1,800 events are late or far ahead'
     """
-    worst = max(inputs, key=lambda each: each.misplaced)
+    worst = max(inputs, key=lambda late_input: late_input.misplaced)
     late = f"in its order {worst.misplaced:,} of {worst.events:,} events are late or far ahead"
     name = isolated(worst.topic)
     if len(inputs) > 1:
@@ -113,7 +113,7 @@ def order_problem(inputs: Sequence[SortedInput]) -> str:
 
 def sorted_warnings(inputs: Sequence[SortedInput]) -> list[DataWarning]:
     """Say which files were sorted because too many of their events were late."""
-    if not (unasked := [each for each in inputs if each.misplaced]):
+    if not (unasked := [late_input for late_input in inputs if late_input.misplaced]):
         return []
     them, log = ("its", "it is the log of a topic, replay it") if len(unasked) == 1 else ("their", "they are logs of topics, replay them")
     text = f"{order_problem(unasked)}. So {them} events were sorted by time"
@@ -159,7 +159,7 @@ def merged_lateness(controls: Sequence[ControlRecord]) -> ControlRecord:
 
 def late_warnings(inputs: Sequence[LateInput]) -> list[DataWarning]:
     """Describe the inputs with the most late events, and count the others."""
-    worst = sorted(inputs, key=lambda each: -each.late)
+    worst = sorted(inputs, key=lambda late_input: -late_input.late)
     more = len(worst) - SENTENCES_MAX
-    found = [each.warning() for each in worst[:SENTENCES_MAX]]
-    return found if more <= 0 else [*found, DataWarning("late others", f"The same holds for {counted(more, 'more input')}.")]
+    warnings = [late_input.warning() for late_input in worst[:SENTENCES_MAX]]
+    return warnings if more <= 0 else [*warnings, DataWarning("late others", f"The same holds for {counted(more, 'more input')}.")]

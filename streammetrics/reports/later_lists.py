@@ -25,9 +25,9 @@ class LaterLists:
         return {variant: self._count(experiment, variant, at) for variant, at in last_ms.items()}
 
     def _count(self, experiment: str, variant: str, last_ms: int) -> int:
-        known_ms, known = self._complete.get((experiment, variant), (None, 0))
+        known_ms, complete = self._complete.get((experiment, variant), (None, 0))
         if known_ms == last_ms:
-            return known
+            return complete
         starts = self._aggregator.starts(last_ms + 1)[:PANES_MAX]
         count = sum(self._others(experiment, variant, start) for start in starts)
         if len(starts) == PANES_MAX:

@@ -123,15 +123,15 @@ class MergedExperiments:
                 name, day = key
                 if (days is None or day in days) and task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
                     scopes.setdefault(key, []).append(scope)
-        known = {key for of_task in self._scopes.values() for key in of_task}
-        self._merged_rows = {key: rows for key, rows in self._merged_rows.items() if key in known}
+        keys = {key for of_task in self._scopes.values() for key in of_task}
+        self._merged_rows = {key: rows for key, rows in self._merged_rows.items() if key in keys}
         seen, enrolled = self._variants_seen(tasks), self._enrolled_before(tasks)
         merged: dict[tuple[str, int], Stored] = {}
         for name, day in sorted(scopes, key=lambda key: (name_order(key[0]), key[1])):
             run_hours = merged[name, WHOLE].hours if (name, WHOLE) in merged else None
-            own = self._merged(name, day, scopes[name, day], runs[name], enrolled, tasks, run_hours)
-            until = FOREVER if own.end_ms is None else own.end_ms - 1
-            merged[name, day] = replace(own, last_ms={variant: min(each.last, until) for variant, each in seen.get(name, {}).items()})
+            stored = self._merged(name, day, scopes[name, day], runs[name], enrolled, tasks, run_hours)
+            until = FOREVER if stored.end_ms is None else stored.end_ms - 1
+            merged[name, day] = replace(stored, last_ms={variant: min(times.last, until) for variant, times in seen.get(name, {}).items()})
         return merged
 
     def _with_later_lists(self, stored: Stored, view: ExperimentView, tasks: int) -> Stored:
@@ -189,8 +189,8 @@ class MergedExperiments:
             for group, last, first in control.labels.groups:
                 if group.experiment and not group.segment:
                     of_variant = seen.setdefault(group.experiment, {})
-                    known = of_variant.get(group.variant, MergedRun(first, last))
-                    of_variant[group.variant] = MergedRun(min(known.first, first), max(known.last, last))
+                    run = of_variant.get(group.variant, MergedRun(first, last))
+                    of_variant[group.variant] = MergedRun(min(run.first, first), max(run.last, last))
         return seen
 
     def _counted_span(self, name: str, tasks: int) -> tuple[int, int]:
@@ -201,7 +201,7 @@ class MergedExperiments:
             for experiment, start, end in control.enrolment.spans
             if experiment == name
         ]
-        first, last = max((each.first for each in spans), default=NEVER), min((each.last for each in spans), default=FOREVER)
+        first, last = max((span.first for span in spans), default=NEVER), min((span.last for span in spans), default=FOREVER)
         return first, last if last == FOREVER else last + 1
 
     def _enrolled_before(self, tasks: int) -> int:
@@ -223,8 +223,8 @@ class MergedExperiments:
     def _feedback_counts(self, tasks: int, first: int, last: int) -> Joined:
         """Return the matched and unmatched feedback of the sessions that ended on these UTC days (both inclusive)."""
         of_tasks = [days for task, days in self._feedback_days.items() if task < tasks]
-        found = [counts for days in of_tasks for day, counts in days.items() if first <= day <= last]
-        return Joined(sum(matched for matched, _ in found), sum(unmatched for _, unmatched in found))
+        counts_of_days = [counts for days in of_tasks for day, counts in days.items() if first <= day <= last]
+        return Joined(sum(matched for matched, _ in counts_of_days), sum(unmatched for _, unmatched in counts_of_days))
 
     def scale_changes(self, tasks: int) -> dict[str, Change]:
         """Return the due changes of frozen scales: new scales, and the removal of expired ones.
@@ -280,8 +280,8 @@ class MergedExperiments:
             return
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.panes.oldest_kept for control in controls)
-        found = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
-        all_stored = {key: self._with_later_lists(stored, view, tasks) for key, stored in found.items()}
+        of_scopes = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
+        all_stored = {key: self._with_later_lists(stored, view, tasks) for key, stored in of_scopes.items()}
         twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
         self._inputs = {
             (name, stored.scope): JudgedInput(
@@ -289,7 +289,7 @@ class MergedExperiments:
             )
             for (name, day), stored in all_stored.items()
         }
-        yield from (each.report() for each in self._inputs.values())
+        yield from (experiment.report() for experiment in self._inputs.values())
 
     def open_lists(self, tasks: int) -> dict[str, int]:
         """Return by experiment the lists that do not count, because the input ended before all their time for feedback."""
@@ -303,8 +303,8 @@ class MergedExperiments:
         inputs = self._inputs
 
         def earlier(experiment: str, after_ms: int, before_ms: int) -> Iterable[tuple[int, HistorySnapshot]]:
-            found = inputs.get((experiment, SINCE_START))
-            return () if found is None else found.earlier(after_ms, before_ms)
+            stored = inputs.get((experiment, SINCE_START))
+            return () if stored is None else stored.earlier(after_ms, before_ms)
 
         return earlier
 
@@ -315,8 +315,8 @@ class MergedExperiments:
         inputs = self._inputs
 
         def since(experiment: str, scope: str, since_ms: int) -> ExperimentReport | None:
-            found = inputs.get((experiment, scope))
-            return None if found is None else found.report(since_ms)
+            stored = inputs.get((experiment, scope))
+            return None if stored is None else stored.report(since_ms)
 
         return since
 
@@ -329,7 +329,7 @@ def _states_of(stored: Stored, view: ExperimentView) -> States:
 
 def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[DataWarning]]:
     """Return for each experiment the warnings about others whose arms have the same users."""
-    found: dict[str, list[DataWarning]] = {}
+    warnings: dict[str, list[DataWarning]] = {}
     min_users = {name: view.policy(name).min_users for name in stored}
     for one, other in combinations(stored, 2):
         twins = same_people(stored[one], stored[other], min_users[one])
@@ -341,5 +341,5 @@ def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str
                     apart=named(apart),
                     arms=arms,
                 )
-                found.setdefault(name, []).append(DataWarning("same users", told, "give each experiment a salt of its own"))
-    return found
+                warnings.setdefault(name, []).append(DataWarning("same users", told, "give each experiment a salt of its own"))
+    return warnings

@@ -37,9 +37,9 @@ def newest_supported(controls: Iterable[ControlRecord]) -> int:
 
     While inputs go on, such lists are not final.
     """
-    known = [(control.progress.watermark, control.progress.newest_supported) for control in controls]
-    ended = known and all(watermark == FOREVER for watermark, _ in known)
-    supported = max((time for _, time in known), default=NEVER)
+    times = [(control.progress.watermark, control.progress.newest_supported) for control in controls]
+    ended = times and all(watermark == FOREVER for watermark, _ in times)
+    supported = max((time for _, time in times), default=NEVER)
     return supported if ended and supported != NEVER else FOREVER
 
 
@@ -79,7 +79,7 @@ def shown_runs(
             if name in runs:
                 runs[name].append(MergedRun(first, last))
     latest_bound = max(_bounds(controls, lateness_ms), default=NEVER)
-    latest = {name: next(each for each in join_runs(runs[name], idle_ms) if each.holds(ts)) for name, ts in latest_start.items()}
+    latest = {name: next(run for run in join_runs(runs[name], idle_ms) if run.holds(ts)) for name, ts in latest_start.items()}
     return {name: run for name, run in latest.items() if run.last + idle_ms >= latest_bound}
 
 
@@ -124,20 +124,20 @@ class FrozenScales:
 
     def of(self, experiment: str, run: MergedRun) -> Mapping[str, float]:
         """Return the frozen scales of a run, by measure."""
-        known = self._of(experiment, run)
-        return {} if known is None else known.by_measure
+        scales = self._of(experiment, run)
+        return {} if scales is None else scales.by_measure
 
     def _of(self, experiment: str, run: MergedRun) -> Scales | None:
-        known = self._known.get(experiment)
-        return known if known is not None and run.first <= known.until + self._idle_ms else None
+        scales = self._known.get(experiment)
+        return scales if scales is not None and run.first <= scales.until + self._idle_ms else None
 
     def add(self, experiment: str, run: MergedRun, chosen: Mapping[str, float]) -> dict[str, Change]:
         """Return the change that adds scales of new measures, or that extends `until` for a long run; empty for none."""
-        known = self._of(experiment, run) or Scales(NEVER, {})
-        due = known.by_measure and run.last > known.until + self._idle_ms // 2
+        scales = self._of(experiment, run) or Scales(NEVER, {})
+        due = scales.by_measure and run.last > scales.until + self._idle_ms // 2
         if not (chosen or due):
             return {}
-        after = Scales(max(known.until, run.last), {**known.by_measure, **chosen})
+        after = Scales(max(scales.until, run.last), {**scales.by_measure, **chosen})
         return {scales_name(experiment): (self._stored.get(experiment), encode_scales(after))}
 
     def drop(self, controls: Collection[ControlRecord], lateness_ms: int) -> dict[str, Change]:
@@ -149,5 +149,5 @@ class FrozenScales:
         named = {name for control in controls for _, name, *_ in control.labels.runs}
         over_before = min(_bounds(controls, lateness_ms), default=NEVER)
         lasting_ms = self._idle_ms + self._idle_ms // 2
-        expired = [name for name, each in self._known.items() if name not in named and each.until + lasting_ms < over_before]
+        expired = [name for name, scales in self._known.items() if name not in named and scales.until + lasting_ms < over_before]
         return {scales_name(name): (self._stored[name], None) for name in expired}

@@ -21,8 +21,10 @@ RATE_MS_MIN: Final = 5 * 60_000
 def with_outlook(experiments: Iterable[ExperimentReport], history: History) -> tuple[ExperimentReport, ...]:
     """Return the experiments with `needed` in the scope since their start. The scope of a day ends before most verdicts."""
     return tuple(
-        with_needed(each, users_per_hour(history.of(each.experiment, each.scope))) if each.scope == SINCE_START else each
-        for each in experiments
+        with_needed(experiment, users_per_hour(history.of(experiment.experiment, experiment.scope)))
+        if experiment.scope == SINCE_START
+        else experiment
+        for experiment in experiments
     )
 
 
@@ -37,6 +39,6 @@ def users_per_hour(series: HistorySeries) -> float | None:
         return None
     last_ms, last = kept[-1]
     from_ms = last_ms - min(DAY_MS, (last_ms - kept[0][0]) // 2)
-    first_ms, first = next((each for each in kept if each[0] >= from_ms), kept[-1])
+    first_ms, first = next((series for series in kept if series[0] >= from_ms), kept[-1])
     users = last.users - first.users
     return users * HOUR_MS / (last_ms - first_ms) if users > 0 and last_ms - first_ms >= RATE_MS_MIN else None

@@ -177,7 +177,7 @@ def report_state(report: Report) -> ReportState:
         unknown_names=report.unknown_names,
         ignored=report.ignored,
         user_partitions=report.user_partitions,
-        awaited=tuple(each.shown() for each in report.awaited),
+        awaited=tuple(verdict.shown() for verdict in report.awaited),
         first_numbers=report.first_numbers,
     )
 
@@ -186,14 +186,14 @@ def totals_of(totals: Iterable[Total], layout: TallyLayout) -> tuple[GroupTotals
     """Return the values of totals."""
     return tuple(
         GroupTotals(
-            experiment=each.experiment,
-            variant=each.variant,
-            lists=layout.lists(each.tally),
-            lists_with_feedback=layout.lists_with_feedback(each.tally),
-            values=layout.means(each.tally, "zero"),
-            values_with_feedback=layout.means(each.tally, "with_feedback"),
+            experiment=total.experiment,
+            variant=total.variant,
+            lists=layout.lists(total.tally),
+            lists_with_feedback=layout.lists_with_feedback(total.tally),
+            values=layout.means(total.tally, "zero"),
+            values_with_feedback=layout.means(total.tally, "with_feedback"),
         )
-        for each in totals
+        for total in totals
     )
 
 
@@ -207,15 +207,15 @@ def windows_of(windows: Iterable[Window]) -> tuple[WindowNumbers, ...]:
             complete=window.complete,
             groups=tuple(
                 GroupNumbers(
-                    experiment=each.group.experiment,
-                    variant=each.group.variant,
-                    segments=each.group.segments,
-                    lists=each.lists,
-                    lists_with_feedback=each.lists_with_feedback,
-                    values=dict(each.values),
-                    values_with_feedback=dict(each.values_with_feedback),
+                    experiment=values.group.experiment,
+                    variant=values.group.variant,
+                    segments=values.group.segments,
+                    lists=values.lists,
+                    lists_with_feedback=values.lists_with_feedback,
+                    values=dict(values.values),
+                    values_with_feedback=dict(values.values_with_feedback),
                 )
-                for each in sorted(window.groups, key=lambda each: group_order(each.group))
+                for values in sorted(window.groups, key=lambda values: group_order(values.group))
             ),
         )
         for window in windows
@@ -231,13 +231,13 @@ def user_windows_of(windows: Iterable[UniqueUserWindow]) -> tuple[UserWindow, ..
             complete=window.complete,
             groups=tuple(
                 GroupUsers(
-                    experiment=each.arm[0],
-                    variant=each.arm[1],
-                    users=each.users,
-                    users_with_hit={f"user_hit_rate@{k}": users for k, users in each.users_with_hit.items()},
-                    values={f"user_hit_rate@{k}": rate for k, rate in each.hit_rates.items()},
+                    experiment=counts.arm[0],
+                    variant=counts.arm[1],
+                    users=counts.users,
+                    users_with_hit={f"user_hit_rate@{k}": users for k, users in counts.users_with_hit.items()},
+                    values={f"user_hit_rate@{k}": rate for k, rate in counts.hit_rates.items()},
                 )
-                for each in sorted(window.arms, key=lambda each: group_order(each.arm))
+                for counts in sorted(window.arms, key=lambda counts: group_order(counts.arm))
             ),
         )
         for window in windows

@@ -62,6 +62,6 @@ class RecentReader:
     def _chosen(self, group: Group, tally: Sequence[int]) -> Sequence[int]:
         places = self._measures.get(group.experiment)
         if places is None:
-            known = {name: places_of(self._layout, name) for name in self._deciding(group.experiment)}
-            places = self._measures[group.experiment] = {name: each for name, each in known.items() if each is not None}
-        return [self._layout.lists(tally), *(tally[index] for each in places.values() for index in (each.top, each.bottom))]
+            of_names = {name: places_of(self._layout, name) for name in self._deciding(group.experiment)}
+            places = self._measures[group.experiment] = {name: place for name, place in of_names.items() if place is not None}
+        return [self._layout.lists(tally), *(tally[index] for place in places.values() for index in (place.top, place.bottom))]

@@ -162,8 +162,8 @@ class Report:
         """Return the report with its experiments judged for a step of a rollout that began at a time (event time, ms)."""
         if self.since is None:
             return self
-        judged = (self.since(each.experiment, each.scope, since_ms) for each in self.experiments)
-        return replace(self, experiments=tuple(each for each in judged if each is not None))
+        judged = (self.since(experiment.experiment, experiment.scope, since_ms) for experiment in self.experiments)
+        return replace(self, experiments=tuple(experiment for experiment in judged if experiment is not None))
 
     @property
     def up_to_ms(self) -> int | None:
@@ -179,11 +179,11 @@ class Report:
             *(note.warning() for note in self.standstills),
             *sorted_warnings(self.sorted_inputs),
             *late_warnings(self.late_inputs),
-            *seconds_warnings((f"events of {isolated(each.topic)}", each.known_ms) for each in self.inputs),
+            *seconds_warnings((f"events of {isolated(position.topic)}", position.known_ms) for position in self.inputs),
             *self._time_warnings(topics),
             *([] if self.user_partitions is None else self.user_partitions.warnings()),
             *self._window_warnings(),
-            *refused_warnings({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()}),
+            *refused_warnings({topic: (of_topic["events"], refused_counts(of_topic)) for topic, of_topic in topics.items()}),
             *list_id_warnings(topics),
             *duplicate_warnings(topics, ended=self.ended),
             *type_warnings(self.unknown_names, reasons["events"]),
@@ -195,16 +195,20 @@ class Report:
 
     def _time_warnings(self, topics: Mapping[str, Counter[str]]) -> Iterator[DataWarning]:
         """Compare the times of events with those of their records. A replay of files has no times of records."""
-        for topic, own in topics.items():
-            inputs = [each for each in self.inputs if each.topic == topic]
-            apart = [each.record_ms - each.known_ms for each in inputs if each.record_ms is not None and each.known_ms is not None]
-            record_ms = max((each.record_ms for each in inputs if each.record_ms is not None), default=None)
-            in_seconds = any(each.known_ms is not None and seems_seconds(each.known_ms) for each in inputs)
+        for topic, of_topic in topics.items():
+            inputs = [position for position in self.inputs if position.topic == topic]
+            apart = [
+                position.record_ms - position.known_ms
+                for position in inputs
+                if position.record_ms is not None and position.known_ms is not None
+            ]
+            record_ms = max((position.record_ms for position in inputs if position.record_ms is not None), default=None)
+            in_seconds = any(position.known_ms is not None and seems_seconds(position.known_ms) for position in inputs)
             behind = 0 if in_seconds else min(apart, default=0)
-            yield from record_time_warnings(topic, own["events"], own["future"], record_ms, behind_ms=behind)
+            yield from record_time_warnings(topic, of_topic["events"], of_topic["future"], record_ms, behind_ms=behind)
 
     def _window_warnings(self) -> Iterator[DataWarning]:
-        for window_ms in sorted({each.window_ms for each in self.windows if not (each.complete or self.ended)}):
+        for window_ms in sorted({window.window_ms for window in self.windows if not (window.complete or self.ended)}):
             text = f"The window of {span_text(window_ms)} is not shown, because a task no longer has all of its panes"
             fix = "give workers and this process the same windows.retention_ms and windows.windows"
             yield DataWarning(f"window {window_ms}", text, fix)
@@ -218,22 +222,22 @@ class Report:
         share_max = self.settings.get("experiments", {}).get("unmatched_share_max", UNMATCHED_SHARE_MAX)
         yield from feedback_warnings(reasons, self.unknown_names, share_max, ended=self.ended)
         whole = next((total.tally for total in self.totals if not total.experiment and total.tally), (0, 0))
-        graded = max([whole[1], *(each.lists_with_feedback for window in self.windows for each in window.groups)])
+        graded = max([whole[1], *(values.lists_with_feedback for window in self.windows for values in window.groups)])
         yield from grade_warnings(reasons, whole[0], graded)
 
     def _experiment_warnings(self, reasons: Counter[str]) -> Iterator[DataWarning]:
         arms: dict[tuple[str, str], int] = {}
         for total in self.totals:
             arms[total.experiment, total.variant] = total.tally[0] if total.tally else 0
-        for each in [each for window in self.windows for each in window.groups if not each.group.segment]:
-            arm = each.group.experiment, each.group.variant
-            arms[arm] = max(arms.get(arm, 0), each.lists)
+        for values in [values for window in self.windows for values in window.groups if not values.group.segment]:
+            arm = values.group.experiment, values.group.variant
+            arms[arm] = max(arms.get(arm, 0), values.lists)
         lists, of_experiments = arms.pop(("", ""), 0), {arm: count for arm, count in arms.items() if arm[0]}
         yield from spelling_warnings(of_experiments)
         rules = self.settings.get("experiments", {})
-        nulls = [each for each in self.unknown_names if each.kind == NULL_VARIANT]
+        nulls = [entry for entry in self.unknown_names if entry.kind == NULL_VARIANT]
         yield from null_warnings(of_experiments, nulls, rules.get("named", {}))
         if self.ended or (lists >= LISTS_MIN and reasons["events"] >= EVENTS_MIN):
             yield from experiment_warnings(of_experiments, lists, self.settings, ended=self.ended)
-        shown = {each.experiment for each in self.experiments}
-        yield from open_list_warnings({name: count for name, count in self.open_lists.items() if name not in shown})
+        judged = {experiment.experiment for experiment in self.experiments}
+        yield from open_list_warnings({name: count for name, count in self.open_lists.items() if name not in judged})

@@ -70,35 +70,35 @@ def report_experiments(
     names, segments = _names(report, experiments), _segments(report.windows)
     chosen = {*(choice.experiments or names[: 1 if len(names) > OPEN_MAX else None]), ""}
     window_ms = choice.window_ms if choice.window_ms is not None else _usual_window(report.windows)
-    scoped = [each for each in experiments if (each.scope != SINCE_START) == choice.day]
-    shown = replace(
+    scoped = [experiment for experiment in experiments if (experiment.scope != SINCE_START) == choice.day]
+    part = replace(
         report,
-        experiments=tuple(each for each in scoped if each.experiment in chosen),
-        windows=tuple(_only(each, chosen, choice.segment if each.window_ms == window_ms else None) for each in report.windows),
+        experiments=tuple(experiment for experiment in scoped if experiment.experiment in chosen),
+        windows=tuple(_only(window, chosen, choice.segment if window.window_ms == window_ms else None) for window in report.windows),
         user_windows=tuple(
-            replace(each, arms=tuple(arm for arm in each.arms if each.window_ms == window_ms and arm.arm[0] in chosen))
-            for each in report.user_windows
+            replace(window, arms=tuple(arm for arm in window.arms if window.window_ms == window_ms and arm.arm[0] in chosen))
+            for window in report.user_windows
         ),
-        totals=tuple(each for each in report.totals if each.experiment in chosen),
+        totals=tuple(total for total in report.totals if total.experiment in chosen),
     )
     return ReportExperiments(
         experiment_names=tuple(names),
         segments=tuple(segments),
-        scopes=tuple(sorted({each.scope for each in experiments})),
-        windows=windows_of(shown.windows),
-        user_windows=user_windows_of(shown.user_windows),
-        totals=totals_of(shown.totals, layout),
-        experiments=tuple(worst_first(shown.experiments)),
+        scopes=tuple(sorted({experiment.scope for experiment in experiments})),
+        windows=windows_of(part.windows),
+        user_windows=user_windows_of(part.user_windows),
+        totals=totals_of(part.totals, layout),
+        experiments=tuple(worst_first(part.experiments)),
         experiments_entered_ms=report.entered_ms,
-        verdicts=tuple(each for each in verdict_lines(scoped, report.up_to_ms) if not each.variant or each.experiment in chosen),
-        explanations=tuple(explanations(shown, layout)),
-        history=tuple(each for each in history.series if each.experiment in chosen),
+        verdicts=tuple(line for line in verdict_lines(scoped, report.up_to_ms) if not line.variant or line.experiment in chosen),
+        explanations=tuple(explanations(part, layout)),
+        history=tuple(series for series in history.series if series.experiment in chosen),
     )
 
 
 def _names(report: Report, experiments: Sequence[ExperimentReport]) -> list[str]:
     """Return the names of all experiments: the worst first, then those with windows only."""
-    judged = [each.experiment for each in worst_first(experiments)]
+    judged = [experiment.experiment for experiment in worst_first(experiments)]
     counted = sorted({values.group.experiment for window in report.windows for values in window.groups} - {"", *judged})
     return [*dict.fromkeys(judged), *counted]
 
@@ -112,8 +112,8 @@ def _segment(group: Group) -> str:
 
 
 def _usual_window(windows: Sequence[Window]) -> int | None:
-    lengths = [each.window_ms for each in windows]
-    return max((each for each in lengths if each <= HOUR_MS), default=min(lengths, default=None))
+    lengths = [window.window_ms for window in windows]
+    return max((length for length in lengths if length <= HOUR_MS), default=min(lengths, default=None))
 
 
 def _only(window: Window, experiments: set[str], segment: str | None) -> Window:

@@ -70,13 +70,13 @@ def sample_warnings(topics: Mapping[str, Sequence[SampledEvent]], rules: SampleR
     The times of the feedback of shop are 1970-01-21 01:09:43 UTC or before, those of the lists 2024-11-21 10:00:00 UTC or before. \
 Multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds.
     """
-    events = [each.event for sampled in topics.values() for each in sampled]
+    events = [sample.event for sampled in topics.values() for sample in sampled]
     lists = [event for event in events if type(event) is Impression]
     feedback = [event for event in events if type(event) is Feedback]
     seconds = [*_unit_warnings(topics)]
     return [
         *seconds,
-        *(each for topic, sampled in topics.items() for each in _record_warnings(topic, sampled, rules.settings.get("future_ms"))),
+        *(warning for topic, sampled in topics.items() for warning in _record_warnings(topic, sampled, rules.settings.get("future_ms"))),
         *_feedback(lists, feedback, rules, joins=not seconds),
         *_ids(topics),
         *_experiments(lists, rules),
@@ -89,10 +89,12 @@ def _unit_warnings(topics: Mapping[str, Sequence[SampledEvent]]) -> Iterator[Dat
     times: dict[str, list[int]] = {}
     for topic, sampled in topics.items():
         for kind, name in ((Impression, "lists"), (Feedback, "feedback")):
-            if found := [each.event.ts for each in sampled if type(each.event) is kind]:
-                times[f"{name} of {isolated(topic)}"] = found
-    small = {what: max(at for at in found if seems_seconds(at)) for what, found in times.items() if any(map(seems_seconds, found))}
-    others = {what: max(found) for what, found in times.items() if not any(map(seems_seconds, found))}
+            if ts_of_kind := [sample.event.ts for sample in sampled if type(sample.event) is kind]:
+                times[f"{name} of {isolated(topic)}"] = ts_of_kind
+    small = {
+        what: max(at for at in ts_of_kind if seems_seconds(at)) for what, ts_of_kind in times.items() if any(map(seems_seconds, ts_of_kind))
+    }
+    others = {what: max(ts_of_kind) for what, ts_of_kind in times.items() if not any(map(seems_seconds, ts_of_kind))}
     if not (small and others):
         yield from seconds_warnings(small.items())
         return
@@ -109,36 +111,36 @@ def _short(other: str, what: str) -> str:
 
 
 def _record_warnings(topic: str, sampled: Sequence[SampledEvent], future_ms: int | None) -> Iterator[DataWarning]:
-    stamped = [each for each in sampled if each.record_ms >= 0 and not seems_seconds(each.event.ts)]
+    stamped = [sample for sample in sampled if sample.record_ms >= 0 and not seems_seconds(sample.event.ts)]
     if not stamped:
         return
-    ahead = [each for each in stamped if future_ms is not None and each.event.ts > each.record_ms + future_ms]
-    delays = sorted(each.record_ms - each.event.ts for each in stamped)
+    ahead = [sample for sample in stamped if future_ms is not None and sample.event.ts > sample.record_ms + future_ms]
+    delays = sorted(sample.record_ms - sample.event.ts for sample in stamped)
     example = ahead[0] if ahead else stamped[-1]
     such = f", such as {second_text(example.event.ts)} in a record of {second_text(example.record_ms)}"
-    record_ms = max(each.record_ms for each in stamped) or None
+    record_ms = max(sample.record_ms for sample in stamped) or None
     yield from record_time_warnings(topic, len(stamped), len(ahead), record_ms, behind_ms=delays[len(delays) // 2], example=such)
 
 
 def _feedback(lists: Sequence[Impression], feedback: Sequence[Feedback], rules: SampleRules, *, joins: bool) -> Iterator[DataWarning]:
-    actions = Counter(each.action for each in feedback if each.action not in rules.grades)
+    actions = Counter(reaction.action for reaction in feedback if reaction.action not in rules.grades)
     names = merge_names([(ACTION, action, count) for action, count in actions.items()], {ACTION: [*rules.grades]})
     counts = Counter({"unknown_action": sum(actions.values())})
     examples: dict[str, str] = {}
     if joins and lists:
         joined = SampleJoin(lists)
-        first_ms = min(shown.ts for shown in lists)
-        for each in feedback:
-            if each.action in rules.grades:
-                outcome, example = joined.outcome(each)
-                is_covered = each.ts - first_ms >= LISTS_BEFORE_MS or joined.has_list_before(each)
+        first_ms = min(impression.ts for impression in lists)
+        for reaction in feedback:
+            if reaction.action in rules.grades:
+                outcome, example = joined.outcome(reaction)
+                is_covered = reaction.ts - first_ms >= LISTS_BEFORE_MS or joined.has_list_before(reaction)
                 if rules.is_whole or outcome != "orphan" or is_covered:
                     counts[outcome] += 1
                     examples.setdefault(outcome, example)
         if not rules.is_whole and (counts["matched"] or counts["orphan"] < FEEDBACK_MIN):
             counts["orphan"] = 0
-    elif len(names) < len({each.action for each in feedback}):  # some have a grade
-        counts["matched"] = sum(each.action in rules.grades for each in feedback)
+    elif len(names) < len({reaction.action for reaction in feedback}):  # some have a grade
+        counts["matched"] = sum(reaction.action in rules.grades for reaction in feedback)
     worst = "orphan" if counts["orphan"] >= counts["out_of_list"] else "out_of_list"
     share_max = rules.settings.get("experiments", {}).get("unmatched_share_max", 0.25)
     yield from feedback_warnings(counts, names, share_max, ended=True, example=examples.get(worst, ""))
@@ -150,30 +152,30 @@ class SampleJoin:
     def __init__(self, lists: Iterable[Impression]) -> None:
         self._by_id: dict[str, list[Impression]] = defaultdict(list)
         self._by_user: dict[str, list[Impression]] = defaultdict(list)
-        for shown in lists:
-            self._by_id[shown.impression_id].append(shown)
-            self._by_user[shown.user_id].append(shown)
+        for impression in lists:
+            self._by_id[impression.impression_id].append(impression)
+            self._by_user[impression.user_id].append(impression)
 
     def has_list_before(self, feedback: Feedback) -> bool:
         """Whether the user of feedback has a list before it."""
-        return any(shown.ts <= feedback.ts for shown in self._by_user.get(feedback.user_id, ()))
+        return any(impression.ts <= feedback.ts for impression in self._by_user.get(feedback.user_id, ()))
 
     def outcome(self, feedback: Feedback) -> tuple[str, str]:
         """Return what becomes of feedback, and words about it."""
         what, name = f"{isolated(feedback.action)} on {isolated(feedback.item_id)}", feedback.impression_id
         user = isolated(feedback.user_id)
         if name is None:
-            lists = [shown for shown in self._by_user.get(feedback.user_id, ()) if shown.ts <= feedback.ts]
+            lists = [impression for impression in self._by_user.get(feedback.user_id, ()) if impression.ts <= feedback.ts]
             where = f"user {user}"
         else:
             of_id = self._by_id.get(name, [])
-            lists = [shown for shown in of_id if shown.user_id == feedback.user_id]
+            lists = [impression for impression in of_id if impression.user_id == feedback.user_id]
             where = f"list {isolated(name)}"
             if of_id and not lists:
                 return "orphan", f", such as {what} in {where} by user {user}, which is a list of user {isolated(of_id[0].user_id)}"
         if not lists:
             return "orphan", f", such as {what} in {where}: no list has that id" if name else f", such as {what} by {where}"
-        if any(feedback.item_id in shown.items for shown in lists):
+        if any(feedback.item_id in impression.items for impression in lists):
             return "matched", ""
         items = ", ".join(map(isolated, lists[-1].items[:3]))
         return "out_of_list", f", such as {what} in {where}, which shows {items}"
@@ -182,14 +184,16 @@ class SampleJoin:
 def _ids(topics: Mapping[str, Sequence[SampledEvent]]) -> Iterator[DataWarning]:
     """Find items that repeat inside lists, and ids that many lists share."""
     for topic, sampled in topics.items():
-        lists = [each.event for each in sampled if type(each.event) is Impression and each.event.positions is None]
-        repeats = [(shown, item) for shown in lists for item, count in Counter(shown.items).most_common(1) if item and count > 1]
+        lists = [sample.event for sample in sampled if type(sample.event) is Impression and sample.event.positions is None]
+        repeats = [
+            (impression, item) for impression in lists for item, count in Counter(impression.items).most_common(1) if item and count > 1
+        ]
         if len(repeats) > REPEATED_SHARE_MAX * len(lists):
-            shown, item = repeats[0]
+            impression, item = repeats[0]
             share = f"{share_text(len(repeats), len(lists))} of the lists of {isolated(topic)}, {len(repeats):,} of {len(lists):,},"
-            text = f"{share} show an item twice, such as {isolated(item)} in list {isolated(shown.impression_id)}"
+            text = f"{share} show an item twice, such as {isolated(item)} in list {isolated(impression.impression_id)}"
             yield DataWarning(f"repeats {topic}", text, "yield the ids of the items themselves, not of their brand, shop or query")
-        contents = {(shown.impression_id, shown.user_id, shown.items) for shown in lists}
+        contents = {(impression.impression_id, impression.user_id, impression.items) for impression in lists}
         by_id = Counter(name for name, _, _ in contents)
         for name, count in by_id.most_common(1):
             if count > 2 and count > ONE_ID_SHARE_MAX * len(contents):
@@ -198,8 +202,8 @@ def _ids(topics: Mapping[str, Sequence[SampledEvent]]) -> Iterator[DataWarning]:
 
 
 def _experiments(lists: Sequence[Impression], rules: SampleRules) -> Iterator[DataWarning]:
-    arms = Counter(label for shown in lists for label in shown.experiments)
-    nulls = Counter(note.removeprefix(NULL_NOTE) for shown in lists for note in shown.label_notes if note.startswith(NULL_NOTE))
+    arms = Counter(label for impression in lists for label in impression.experiments)
+    nulls = Counter(note.removeprefix(NULL_NOTE) for impression in lists for note in impression.label_notes if note.startswith(NULL_NOTE))
     named = rules.settings.get("experiments", {}).get("named", {})
     yield from spelling_warnings(arms)
     yield from null_warnings(arms, merge_names([(NULL_VARIANT, *null) for null in nulls.items()], {}), named)
@@ -213,9 +217,9 @@ def _experiments(lists: Sequence[Impression], rules: SampleRules) -> Iterator[Da
 
 def _users(lists: Sequence[Impression]) -> Iterator[DataWarning]:
     """Compare users and lists, if the lists cover a time in which some users would see several."""
-    users = {shown.user_id: shown for shown in lists}
-    names = {(shown.user_id, shown.impression_id) for shown in lists}
-    if len(users) < USERS_MIN or max(shown.ts for shown in lists) - min(shown.ts for shown in lists) < USERS_MS:
+    users = {impression.user_id: impression for impression in lists}
+    names = {(impression.user_id, impression.impression_id) for impression in lists}
+    if len(users) < USERS_MIN or max(impression.ts for impression in lists) - min(impression.ts for impression in lists) < USERS_MS:
         return
     such = f", such as {', '.join(map(isolated, list(users)[:3]))}"
     yield from one_list_warnings("this sample", len(users), len(names), such)

@@ -28,11 +28,13 @@ class ScopeReader:
         rows: dict[str, tuple[bytes, DecodedRow]] = {}
         parts = {key: name for key in stored if (name := parse_row_name(key)).run in names}
         for key, name in parts.items():
-            known = self._rows.get(key)
-            rows[key] = known if known is not None and known[0] == stored[key] else (stored[key], decode_row(name.part, stored[key]))
+            row_before = self._rows.get(key)
+            rows[key] = (
+                row_before if row_before is not None and row_before[0] == stored[key] else (stored[key], decode_row(name.part, stored[key]))
+            )
         self._rows = rows
-        found = scopes_of_rows((parts[key], row) for key, (_, row) in rows.items())
-        return {(names[run], day): scope for run, day, scope in found}
+        scopes = scopes_of_rows((parts[key], row) for key, (_, row) in rows.items())
+        return {(names[run], day): scope for run, day, scope in scopes}
 
 
 def sum_scopes(scopes: Iterable[Scope], with_covariates: Measures | None, merged: MergedRows | None = None) -> Scope:
@@ -56,11 +58,11 @@ def sum_scopes(scopes: Iterable[Scope], with_covariates: Measures | None, merged
 
 
 def _summed(tables: Iterable[Mapping[KeyT, list[int]]]) -> dict[KeyT, list[int]]:
-    found: dict[KeyT, list[int]] = {}
+    merged: dict[KeyT, list[int]] = {}
     for table in tables:
         for key, sums in table.items():
-            found[key] = add_tallies(found[key], sums) if key in found else sums
-    return found
+            merged[key] = add_tallies(merged[key], sums) if key in merged else sums
+    return merged
 
 
 def _without_covariates(scope: Scope, with_covariates: Measures) -> Scope:

@@ -29,23 +29,23 @@ class UnknownName:
         >>> print(UnknownName("action", "CLICK", 1_200, "click"), UnknownName("action", None, 3), sep="; ")
         CLICK 1,200 (did you mean click?); others 3
         """
-        shown = "others" if self.name is None else isolated(self.name) or '""'
-        return f"{shown} {self.events:,}" + (f" (did you mean {self.meant}?)" if self.meant else "")
+        printed = "others" if self.name is None else isolated(self.name) or '""'
+        return f"{printed} {self.events:,}" + (f" (did you mean {self.meant}?)" if self.meant else "")
 
 
-def merge_names(stored: Iterable[tuple[str, str, int]], known: Mapping[str, Sequence[str]]) -> tuple[UnknownName, ...]:
+def merge_names(stored: Iterable[tuple[str, str, int]], known_names: Mapping[str, Sequence[str]]) -> tuple[UnknownName, ...]:
     """Merge the counts of all tasks, (kind, name or empty, count). `known` has the known names by kind."""
     counts: dict[str, Counter[str]] = {}
     for kind, name, count in stored:
         counts.setdefault(kind, Counter())[name] += count
-    return tuple(each for kind in sorted(counts) for each in _of_kind(kind, counts[kind], known.get(kind, ())))
+    return tuple(name for kind in sorted(counts) for name in _of_kind(kind, counts[kind], known_names.get(kind, ())))
 
 
-def _of_kind(kind: str, counts: Counter[str], known: Sequence[str]) -> Iterator[UnknownName]:
+def _of_kind(kind: str, counts: Counter[str], names: Sequence[str]) -> Iterator[UnknownName]:
     others = counts.pop("", 0)
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     for name, count in ranked[:SHOWN_MAX]:
-        yield UnknownName(kind, name, count, nearest(name, known))
+        yield UnknownName(kind, name, count, nearest(name, names))
     others += sum(count for _, count in ranked[SHOWN_MAX:])
     if others:
         yield UnknownName(kind, None, others)

@@ -77,7 +77,7 @@ class VerdictLine:
 
 def verdict_lines(experiments: Iterable[ExperimentReport], up_to_ms: int | None) -> tuple[VerdictLine, ...]:
     """Return the lines of all experiments, worst first: the whole one, then its treatments. For `needed` see `outlook`."""
-    return tuple(line for each in worst_first(experiments) for line in lines_of(each, up_to_ms))
+    return tuple(line for experiment in worst_first(experiments) for line in lines_of(experiment, up_to_ms))
 
 
 def lines_of(experiment: ExperimentReport, up_to_ms: int | None) -> Iterator[VerdictLine]:
@@ -85,8 +85,8 @@ def lines_of(experiment: ExperimentReport, up_to_ms: int | None) -> Iterator[Ver
     compared = judged(experiment.variants)
     worst = next(iter(compared), None)
     yield _line(experiment, up_to_ms, "", experiment.verdict, experiment.gate, worst)
-    for each in (*compared, *(each for each in experiment.variants if each.verdict is None and each.gate is not None)):
-        yield _line(experiment, up_to_ms, each.variant, each.verdict, each.gate, each)
+    for variant in (*compared, *(variant for variant in experiment.variants if variant.verdict is None and variant.gate is not None)):
+        yield _line(experiment, up_to_ms, variant.variant, variant.verdict, variant.gate, variant)
 
 
 def _line(
@@ -98,7 +98,7 @@ def _line(
     of: VariantReport | None,
 ) -> VerdictLine:
     measure = None if of is None else deciding_measure(of)
-    arms = tuple(each for each in experiment.variants if variant in ("", each.variant))
+    arms = tuple(arm for arm in experiment.variants if variant in ("", arm.variant))
     about = of if variant and of is not None else experiment
     return VerdictLine(
         experiment=experiment.experiment,
@@ -115,10 +115,10 @@ def _line(
         lift_upper=None if measure is None else measure.lift_upper,
         gate=None if gate is None else gate.word,
         gate_reason="" if gate is None else gate.reason,
-        gate_parts=() if gate is None else parts_of(_gate_words(gate, verdict, [each for each in arms if each.gate is not None])),
-        needed=tuple(each.parts for each in needed_sentences(replace(experiment, variants=arms))[:NEEDS_MAX]),
+        gate_parts=() if gate is None else parts_of(_gate_words(gate, verdict, [arm for arm in arms if arm.gate is not None])),
+        needed=tuple(sentence.parts for sentence in needed_sentences(replace(experiment, variants=arms))[:NEEDS_MAX]),
         warnings=warnings_of(experiment, variant),
-        users=sum(each.users for each in arms),
+        users=sum(arm.users for arm in arms),
         since_ms=experiment.from_ms,
         up_to_ms=ends_ms(experiment, up_to_ms),
         state=about.state.word,
@@ -129,12 +129,12 @@ def _line(
 
 def warnings_of(experiment: ExperimentReport, variant: str = "") -> tuple[DataWarning, ...]:
     """Return the warnings about a variant, with those about all; without a variant, all of an experiment."""
-    return tuple(each for each in experiment.warnings if not variant or each.variant in ("", variant))
+    return tuple(warning for warning in experiment.warnings if not variant or warning.variant in ("", variant))
 
 
 def further_warnings(warnings: Iterable[DataWarning], reason: str) -> list[DataWarning]:
     """Return the warnings that the reason of a verdict does not say already, for readers of both."""
-    return [each for each in warnings if each.text not in reason]
+    return [warning for warning in warnings if warning.text not in reason]
 
 
 def ends_ms(experiment: ExperimentReport, up_to_ms: int | None) -> int | None:
@@ -144,9 +144,9 @@ def ends_ms(experiment: ExperimentReport, up_to_ms: int | None) -> int | None:
 
 def _gate_words(gate: GateDecision, verdict: Verdict | None, decided: list[VariantReport]) -> str:
     """Return what the gate says beyond its word and the verdict, and the users that it waits for."""
-    own = gate.parts if gate.own is None else gate.own
-    alone = Words(own) if own and (verdict is None or own != verdict.parts) else _MEANS[gate.word]
-    waiting = [each.gate_needed.users for each in decided if each.gate_needed is not None] if gate.word == "wait" else []
+    reason = gate.parts if gate.own is None else gate.own
+    alone = Words(reason) if reason and (verdict is None or reason != verdict.parts) else _MEANS[gate.word]
+    waiting = [variant.gate_needed.users for variant in decided if variant.gate_needed is not None] if gate.word == "wait" else []
     told: list[str] = [_counted(decided) if len(decided) > 1 else alone]
     if waiting:
         told.append(say("it passes after about {users} more users, if there is no difference", users=rounded(max(waiting))))
@@ -154,7 +154,7 @@ def _gate_words(gate: GateDecision, verdict: Verdict | None, decided: list[Varia
 
 
 def _counted(decided: list[VariantReport]) -> Words:
-    words = [each.gate.word for each in decided if each.gate is not None]
+    words = [variant.gate.word for variant in decided if variant.gate is not None]
     counts = {word: words.count(word) for word in GATE_WORST_FIRST if word in words}
     return join((say("{count} {does}", count=count, does=does(word, count)) for word, count in counts.items()), ", ")
 
@@ -169,7 +169,7 @@ class ChangedVerdicts:
         """Return the changed lines of the next report."""
         if report.entered_ms is None:
             return []
-        since_start = [each for each in report.experiments if each.scope == SINCE_START]
+        since_start = [experiment for experiment in report.experiments if experiment.scope == SINCE_START]
         lines = [line for line in verdict_lines(since_start, report.entered_ms) if line.verdict is not None]
         before, self._known = self._known, {line.about: (line.verdict, line.decided_ms, _warned(line)) for line in lines}
         return [line for line in lines if before.get(line.about) != self._known[line.about]]
