@@ -94,7 +94,7 @@ class ExporterClient:
 def _error_of(answer: HttpAnswer) -> str | None:
     """Return the message of an error of the exporter; None if the answer is from something else."""
     try:
-        found = decode_json(answer.body, dict[str, str]).get("error")
+        error = decode_json(answer.body, dict[str, str]).get("error")
     except JsonError:
         return None
-    return found if found is None else fit(found)
+    return error if error is None else fit(error)

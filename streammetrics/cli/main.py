@@ -44,7 +44,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """All commands, by what they are for, with the first sentence of their help."""
 
-NAMES: Final = tuple(name for found in GROUPS.values() for name in found)
+NAMES: Final = tuple(name for commands in GROUPS.values() for name in commands)
 
 NOT_STARTED: Final = 3
 """Exit code of a command that is interrupted, or fails, while it is imported: for `gate` it means that there is no decision."""
@@ -53,8 +53,8 @@ NOT_STARTED: Final = 3
 def command_named(name: str) -> click.Command:
     """Import and return one of the commands."""
     module = name.replace("-", "_")
-    found: click.Command = getattr(import_module(f"streammetrics.cli.commands.{module}"), module)
-    return found
+    command: click.Command = getattr(import_module(f"streammetrics.cli.commands.{module}"), module)
+    return command
 
 
 class LazyCommands(CommandGroup):
@@ -72,9 +72,9 @@ class LazyCommands(CommandGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, NAMES))
-        for title, found in GROUPS.items():
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), sentence) for name, sentence in found.items()], col_max=widest + 2)
+                formatter.write_dl([(name.ljust(widest), sentence) for name, sentence in commands.items()], col_max=widest + 2)
 
 
 @click.group(cls=LazyCommands, context_settings=CONTEXT, epilog="Every command has its own --help with examples.")

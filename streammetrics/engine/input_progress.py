@@ -131,8 +131,8 @@ class InputProgress:
 
     def positions(self) -> list[int]:
         """Return how far each input is in event time, as a watermark. Without a supported time, the least of its last events counts."""
-        known = [supported.known for supported in self.supported]
-        return [time if time == NEVER else time - self._rules.out_of_orderness_ms for time in known]
+        times = [supported.known for supported in self.supported]
+        return [time if time == NEVER else time - self._rules.out_of_orderness_ms for time in times]
 
     def ended_at(self) -> int:
         """Return the watermark when no input has more events: that of the furthest input, settled as far as its events allow."""

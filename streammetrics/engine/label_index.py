@@ -193,8 +193,8 @@ class LabelIndex:
 
         The list may be older than the groups, which have its time from then on.
         """
-        known = self.entries.get((experiments, segments))  # the groups of a cached entry fit
-        fitted = FittedLabels(known, experiments, segments) if known is not None else self.fit(experiments, segments, ts, watermark)
+        entry = self.entries.get((experiments, segments))  # the groups of a cached entry fit
+        fitted = FittedLabels(entry, experiments, segments) if entry is not None else self.fit(experiments, segments, ts, watermark)
         groups, since = self._groups, self.since
         for group in fitted.entry.groups:
             if groups[group] < ts:

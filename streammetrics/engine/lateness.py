@@ -49,10 +49,10 @@ class Lateness:
         """Add other late events of the same input. Of several latest ones, that of the least setter counts."""
         for delay, count in other.delays:
             self.delays[delay] = self.delays.get(delay, 0) + count
-        known = (self.greatest_ms, self.setter)
+        greatest = (self.greatest_ms, self.setter)
         if other.greatest_ms > self.greatest_ms or (other.greatest_ms == self.greatest_ms and _is_before(other.setter, self.setter)):
-            known = (other.greatest_ms, other.setter)
-        self.greatest_ms, self.setter = known
+            greatest = (other.greatest_ms, other.setter)
+        self.greatest_ms, self.setter = greatest
 
 
 def _is_before(one: TimeSetter | None, other: TimeSetter | None) -> bool:

@@ -71,32 +71,32 @@ class ListLabels:
         if user.unlabelled_from < bound:
             since, user.unlabelled_from = user.unlabelled_from, FOREVER
             for session in [session for session in user.sessions if session.last >= since]:
-                for shown in list(session.lists.values()):
-                    if shown.ts >= bound:
-                        user.unlabelled_from = min(user.unlabelled_from, shown.ts)
-                    elif shown.ts >= since and user.exposures:
-                        self._label(session, shown, user.exposures.variants_at(shown.ts, rules.validity_ms), changed)
+                for shown_list in list(session.lists.values()):
+                    if shown_list.ts >= bound:
+                        user.unlabelled_from = min(user.unlabelled_from, shown_list.ts)
+                    elif shown_list.ts >= since and user.exposures:
+                        self._label(session, shown_list, user.exposures.variants_at(shown_list.ts, rules.validity_ms), changed)
         if user.exposures:
             user.exposures.forget(min(bound, user.exposed_before), rules.validity_ms)
 
-    def _label(self, session: Session, shown: ShownList, found: Labels, changed: ChangedLists) -> None:
+    def _label(self, session: Session, shown_list: ShownList, experiments: Labels, changed: ChangedLists) -> None:
         """Add variants to those of a list."""
         assert self._rules is not None
-        wanted = found
-        if shown.experiments:
-            sent = {experiment for experiment, _ in shown.experiments}
-            more = [label for label in found if label[0] not in sent]
-            wanted = tuple(sorted((*shown.experiments, *more))) if more else ()
+        wanted = experiments
+        if shown_list.experiments:
+            sent = {experiment for experiment, _ in shown_list.experiments}
+            more = [label for label in experiments if label[0] not in sent]
+            wanted = tuple(sorted((*shown_list.experiments, *more))) if more else ()
         if not wanted:
             return
-        limited, segments = wanted[: self._rules.experiments_max], unfolded(shown.segments)
+        limited, segments = wanted[: self._rules.experiments_max], unfolded(shown_list.segments)
         watermark = self._progress.watermark
-        fitted = self._labels.relabel(limited, segments, shown.ts, NEVER if watermark == FOREVER else watermark)
+        fitted = self._labels.relabel(limited, segments, shown_list.ts, NEVER if watermark == FOREVER else watermark)
         if fitted.experiments is not wanted or fitted.segments is not segments:  # otherwise no limit was met
-            self._count("too_many_experiments", len(wanted) - len(limited), shown.topic)
-            self._count("too_many_variants", len(limited) - len(fitted.experiments), shown.topic)
-            self._count("too_many_groups", fitted.segments != segments, shown.topic)
-        relabel(session, shown, fitted.experiments, fitted.segments, changed)
+            self._count("too_many_experiments", len(wanted) - len(limited), shown_list.topic)
+            self._count("too_many_variants", len(limited) - len(fitted.experiments), shown_list.topic)
+            self._count("too_many_groups", fitted.segments != segments, shown_list.topic)
+        relabel(session, shown_list, fitted.experiments, fitted.segments, changed)
 
     def _count(self, reason: str, count: int, topic: int) -> None:
         if count:

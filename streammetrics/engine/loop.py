@@ -65,8 +65,8 @@ class Loop:
         gap_ms, plain_max = join.gap_ms, min(join.session_events_max, join.lists_open_max)
         grade_of, counted_from, supported = rules.grades.grade, state.counted_from, progress.supported[topic]
         may_wait_ms = pane_ms + join.attribution_ms - gap_ms  # from the start of a list's pane: see `note_list`
-        own, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
-        oldest_admitted = max(own, task) - lateness_ms
+        watermark, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
+        oldest_admitted = max(watermark, task) - lateness_ms
         time, ahead_from, jump_ms, takes_all = supported.time, supported.ahead_from, supported.jump_ms, supported.needs_every_event
         moved_by: Event | Elsewhere | None = None
         moved_at = uncounted = 0
@@ -92,16 +92,16 @@ class Loop:
                         moved_to, takes_all = supported.time, supported.needs_every_event
                     if moved_to > time:
                         time, ahead_from, moved_by, moved_at = moved_to, moved_to + jump_ms, event, offset
-                        own = moved_to - disorder_ms
-                        if task < own and task < least_other:
-                            task = progress.watermark = own if own < least_other else least_other
-                        oldest_admitted = (own if own > task else task) - lateness_ms
+                        watermark = moved_to - disorder_ms
+                        if task < watermark and task < least_other:
+                            task = progress.watermark = watermark if watermark < least_other else least_other
+                        oldest_admitted = (watermark if watermark > task else task) - lateness_ms
                 if type(event) is Elsewhere:
                     uncounted += 1
                     continue
                 if late_ms > 0:
                     self._note_setter(topic, moved_at, moved_by)
-                    refusals.late_or_far(topic, offset, ts, late_ms, time, by_own=own >= task)
+                    refusals.late_or_far(topic, offset, ts, late_ms, time, by_own=watermark >= task)
                     continue
 
                 # The user of an admitted event.
@@ -140,17 +140,17 @@ class Loop:
                     continue
 
                 # 6. A list counts in the groups of its labels, within their limits, and is added to its session.
-                shown, entry = event, labels.entries.get((event.experiments, event.segments), UNKNOWN_LABELS)
+                impression, entry = event, labels.entries.get((event.experiments, event.segments), UNKNOWN_LABELS)
                 if not entry.known_from <= ts <= entry.known_until:
-                    shown, entry = self._fitted(event, topic)
+                    impression, entry = self._fitted(event, topic)
                 labels.note(entry, ts)
                 if session.last >= ts - ts % pane_ms + may_wait_ms and rules.counts_users(entry.experiments):
-                    sessions.note_list(user, shown, progress.closed_before, counted_from)
-                if add_list(session, shown, topic, join, changed):
+                    sessions.note_list(user, impression, progress.closed_before, counted_from)
+                if add_list(session, impression, topic, join, changed):
                     counts["duplicate", topic] += 1
-                if shown.label_notes or join.exposures is not None:
-                    self._note_late_labels(user, shown, topic)
-        progress.watermarks[topic], supported.time = own, time
+                if impression.label_notes or join.exposures is not None:
+                    self._note_late_labels(user, impression, topic)
+        progress.watermarks[topic], supported.time = watermark, time
         self._note_setter(topic, moved_at, moved_by)
         return uncounted
 
@@ -166,16 +166,16 @@ class Loop:
         if event is not None:
             self.state.progress.setters[topic] = TimeSetter(offset, event.user_id, event.ts)
 
-    def _no_event(self, topic: int, offset: int, found: MalformedEvent) -> None:
+    def _no_event(self, topic: int, offset: int, malformed: MalformedEvent) -> None:
         """Refuse a malformed event. One that its reader leaves out is only counted, by its reason."""
         self.timed -= 1
-        if found.reason == IGNORED:
+        if malformed.reason == IGNORED:
             self.counts["ignored", topic] += 1
-            self.state.unknown_names.add(IGNORED, found.detail)
+            self.state.unknown_names.add(IGNORED, malformed.detail)
             return
-        self.refusals.add(topic, offset, found.reason, found.detail)
-        if found.unknown_type is not None:
-            self.state.unknown_names.add(TYPE, found.unknown_type)
+        self.refusals.add(topic, offset, malformed.reason, malformed.detail)
+        if malformed.unknown_type is not None:
+            self.state.unknown_names.add(TYPE, malformed.unknown_type)
 
     def _unknown_action(self, session: Session, event: Feedback, topic: int) -> None:
         """Count feedback whose action has no grade. It extends its session, and is otherwise unused."""
@@ -215,16 +215,16 @@ class Loop:
             event = msgspec.structs.replace(event, experiments=experiments, segments=segments)
         return event, entry
 
-    def _note_late_labels(self, user: User, shown: Impression, topic: int) -> None:
+    def _note_late_labels(self, user: User, impression: Impression, topic: int) -> None:
         """Count what is wrong with the labels that a list was sent with, and let exposures give it more of them later."""
-        for note in shown.label_notes:
+        for note in impression.label_notes:
             if note.startswith(NULL_NOTE):
                 self.state.unknown_names.add(NULL_VARIANT, note.removeprefix(NULL_NOTE))
             else:
                 self.counts[note, topic] += 1
-        if shown.ts < user.unlabelled_from and self.rules.join.exposures is not None:
-            user.unlabelled_from = shown.ts
-            self.state.sessions.due_changed.add(shown.user_id)
+        if impression.ts < user.unlabelled_from and self.rules.join.exposures is not None:
+            user.unlabelled_from = impression.ts
+            self.state.sessions.due_changed.add(impression.user_id)
 
     def _other_session(self, user: User, event: Impression | Feedback, topic: int, offset: int) -> Session | None:
         """Return the session of an event that does not simply extend the only one of its user. None if a limit refuses the event."""

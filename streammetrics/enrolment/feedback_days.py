@@ -43,8 +43,8 @@ class FeedbackDays:
         for _, ended_ms, matched, unmatched in final.closed:
             if matched or unmatched:
                 day = ended_ms // DAY_MS
-                known = self.by_day.get(day, (0, 0))
-                self.by_day[day] = known[0] + matched, known[1] + unmatched
+                counts = self.by_day.get(day, (0, 0))
+                self.by_day[day] = counts[0] + matched, counts[1] + unmatched
                 self._changed.add(day)
 
     def changes(self, times: TaskTimes) -> RowChanges:

@@ -54,9 +54,9 @@ class HourCounts:
     def add_newcomer(self, places: PlaceSet, others: Iterable[PlaceSet], ts: int, segments: Labels) -> None:
         """Count a user who has the first list in some places. `others`: the sets of the user until then."""
         variants: dict[ScopeKey, list[str]] = {}
-        for known in others:
-            if not known.scopes.isdisjoint(places.scopes):
-                for run, day, variant in known.places:
+        for other in others:
+            if not other.scopes.isdisjoint(places.scopes):
+                for run, day, variant in other.places:
                     variants.setdefault((run, day), []).append(variant)
         if not variants:
             self._newcomers[places, ts // HOUR_MS, segments] += 1

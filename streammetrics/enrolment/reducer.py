@@ -196,9 +196,9 @@ class Enrolments:
         if self._rules.experiments is not None:
             for user_id, ended_ms, matched, unmatched in final.closed:
                 if matched or unmatched:
-                    known = self._reacted.get(user_id, _NOTHING)
+                    reacted = self._reacted.get(user_id, _NOTHING)
                     last_unmatched = ended_ms if unmatched else NEVER
-                    self._reacted[user_id] = Reacted(max(known.last, ended_ms), max(known.last_unmatched, last_unmatched))
+                    self._reacted[user_id] = Reacted(max(reacted.last, ended_ms), max(reacted.last_unmatched, last_unmatched))
                     self.waiting.setdefault(user_id, [])
 
     def _add_lists(self, user_id: str, lists: Iterable[ShownList]) -> None:
@@ -209,14 +209,14 @@ class Enrolments:
         """
         waiting, experiments = self.waiting.setdefault(user_id, []), self._rules.experiments
         if self._rules.unique_users is None and experiments is not None and experiments.earlier:
-            lists = [shown for shown in lists if shown.experiments or experiments.is_earlier(shown.ts)]
+            lists = [final_list for final_list in lists if final_list.experiments or experiments.is_earlier(final_list.ts)]
         elif self._rules.unique_users is None:
-            lists = [shown for shown in lists if shown.experiments]
-        for shown in lists:
-            if shown.ts >= self.counted_until:
-                for experiment, _ in shown.experiments:
+            lists = [final_list for final_list in lists if final_list.experiments]
+        for final_list in lists:
+            if final_list.ts >= self.counted_until:
+                for experiment, _ in final_list.experiments:
                     self.open_lists[experiment] += 1
-            waiting.append(FinalList.of(shown, self._rules.join, shown.segments if shown.experiments else ()))
+            waiting.append(FinalList.of(final_list, self._rules.join, final_list.segments if final_list.experiments else ()))
 
     def changes(self, times: TaskTimes) -> RowChanges:
         """Return what to commit of the sums of experiments, by scope."""
@@ -319,10 +319,10 @@ class _Batch:
         if stored is not None:
             self._restore(record, decode_record(stored), user, label_runs)
         if split is not None and exposed:
-            known = set(record.exposed)
-            split.add(known, exposed)
-            record.changed |= len(known) > len(record.exposed)
-            record.exposed = known
+            exposed_before = set(record.exposed)
+            split.add(exposed_before, exposed)
+            record.changed |= len(exposed_before) > len(record.exposed)
+            record.exposed = exposed_before
         if totals is not None and (label_runs or reacted is not _NOTHING):
             before = tuple(record.totals), record.reacted
             entered = totals.add_lists(record, label_runs) if label_runs else {}

@@ -94,9 +94,9 @@ class TotalsRows:
         width = self._layout.measures.totals_width
         before = np.zeros((len(lists), width), dtype=np.int64)
         before[:, 0] = lists
-        known = np.flatnonzero(before[:, 0])
-        if len(known):
-            before[known, 1:] = unpack_sums([packed[row] for row in known.tolist()], width - 1)
+        counted = np.flatnonzero(before[:, 0])
+        if len(counted):
+            before[counted, 1:] = unpack_sums([packed[row] for row in counted.tolist()], width - 1)
         sums = self._sums()
         after = before.copy()
         after[:, 0] = self.sizes

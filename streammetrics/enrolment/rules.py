@@ -77,11 +77,11 @@ class ExperimentRules:
 
     def is_earlier(self, ts: int) -> bool:
         """Whether a list at this time is in some covariate period, whatever its experiments."""
-        return any(each.holds(ts) for each in self.earlier)
+        return any(period.holds(ts) for period in self.earlier)
 
     def before(self, experiment: str, first: int) -> CovariatePeriod | None:
         """Return the covariate period of a run that begins at `first` (ms). None: the experiment has none, or the run began too late."""
-        return next((each for each in self.earlier if each.experiment == experiment and self.in_time(each, first)), None)
+        return next((period for period in self.earlier if period.experiment == experiment and self.in_time(period, first)), None)
 
     def in_time(self, earlier: CovariatePeriod, first: int) -> bool:
         """Whether a run that begins at `first` (ms) has this period. If it began later, the period belongs to a run that is over."""

@@ -41,10 +41,10 @@ class ExperimentRun:
 
     def scope(self, day: int) -> Scope:
         """Return the scope of a day, or of the whole run. A new scope is created."""
-        known = self.scopes.get(day)
-        if known is None:
-            known = self.scopes[day] = Scope()
-        return known
+        scope = self.scopes.get(day)
+        if scope is None:
+            scope = self.scopes[day] = Scope()
+        return scope
 
 
 class ExperimentRuns:
@@ -73,7 +73,7 @@ class ExperimentRuns:
         self.of_number[run.number] = run
         runs = self.of_name.setdefault(run.experiment, [])
         runs.append(run)
-        runs.sort(key=lambda each: each.first)
+        runs.sort(key=lambda run: run.first)
 
     def near(self, experiment: str, ts: int, until: int | None = None) -> list[ExperimentRun]:
         """Return the runs that a list at `ts` would extend; several, if it joins them. An exposure lasts from `ts` to `until`."""
@@ -135,7 +135,7 @@ class ExperimentRuns:
             self.ended[run.experiment] = max(self.ended.get(run.experiment, NEVER), run.last)
             self._drop(run)
         if len(self.ended) > ENDED_MAX:
-            self.ended = dict(sorted(self.ended.items(), key=lambda each: (-each[1], each[0]))[:ENDED_MAX])
+            self.ended = dict(sorted(self.ended.items(), key=lambda ending: (-ending[1], ending[0]))[:ENDED_MAX])
         return ended
 
     def end_input(self, bound: int) -> None:

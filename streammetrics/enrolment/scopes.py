@@ -210,8 +210,8 @@ def parse_row_name(name: str) -> RowName:
 
 def scopes_of_rows(rows: Iterable[tuple[RowName, DecodedRow]]) -> Iterator[tuple[int, int, Scope]]:
     """Yield the number of the run, the day, and the scope."""
-    found: dict[tuple[int, int], dict[RowPart, DecodedRow]] = {}
+    rows_of_runs: dict[tuple[int, int], dict[RowPart, DecodedRow]] = {}
     for name, row in rows:
-        found.setdefault((name.run, name.day), {})[name.part] = row
-    for (run, day), parts in found.items():
+        rows_of_runs.setdefault((name.run, name.day), {})[name.part] = row
+    for (run, day), parts in rows_of_runs.items():
         yield run, day, scope_of(parts)

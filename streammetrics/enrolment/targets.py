@@ -104,19 +104,19 @@ class ExposureTargets:
         alone: list[PlaceSet] = []
         runs: list[int] = []
         for label in labels:
-            shown = self._shown.get((label, day), _UNKNOWN)
-            if not shown.first <= ts <= shown.last:
-                shown = self._shown[label, day] = self._find_run(*label, ts)
-            first, last = max(first, shown.first), min(last, shown.last)
-            if shown.run is None:
+            arms = self._shown.get((label, day), _UNKNOWN)
+            if not arms.first <= ts <= arms.last:
+                arms = self._shown[label, day] = self._find_run(*label, ts)
+            first, last = max(first, arms.first), min(last, arms.last)
+            if arms.run is None:
                 continue
-            runs.append(shown.run.number)
+            runs.append(arms.run.number)
             if label[1] == INTERLEAVED:
-                alone += [self._alike([target]) for target in shown.targets]
-            elif shown.run.earlier is not None:
-                alone.append(self._alike(shown.targets))
+                alone += [self._alike([target]) for target in arms.targets]
+            elif arms.run.earlier is not None:
+                alone.append(self._alike(arms.targets))
             else:
-                together += shown.targets
+                together += arms.targets
         sets = [self._alike(together), *alone] if together else alone
         return ExposureTarget(first, last, sets, tuple(runs))
 
@@ -158,12 +158,12 @@ class ExposureTargets:
 
     def targets_of(self, places: PlaceSet) -> list[VariantTarget]:
         """Return the targets of a set."""
-        found = self._targets_of.get(places)
-        if found is None:
+        targets = self._targets_of.get(places)
+        if targets is None:
             of_number = self.runs.of_number
             in_order = sorted(places.places)
-            found = self._targets_of[places] = [self.variant(of_number[number], day, variant) for number, day, variant in in_order]
-        return found
+            targets = self._targets_of[places] = [self.variant(of_number[number], day, variant) for number, day, variant in in_order]
+        return targets
 
     def is_open(self, scope: ScopeKey) -> bool:
         """Whether lists may still be added to a scope: it exists, and lists of its last time may not all be enrolled."""

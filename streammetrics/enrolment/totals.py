@@ -155,31 +155,31 @@ class TotalsBatch:
                 self._periods.append((record, period, row))
         return rows
 
-    def _sets_for(self, record: UserRecord, shown: PlaceSet, rows: dict[PlaceSet, int], first: int) -> Sequence[PlaceSet]:
+    def _sets_for(self, record: UserRecord, list_places: PlaceSet, rows: dict[PlaceSet, int], first: int) -> Sequence[PlaceSet]:
         """Return the sets of the record that the list `first` is added to. `rows` are the user's rows so far.
 
         Sets are split, so that a set gets the list in all of its places or in none.
         """
-        if shown in record.totals:
-            return (shown,)
-        apart = self.targets.apart(shown) if record.totals else ()
+        if list_places in record.totals:
+            return (list_places,)
+        apart = self.targets.apart(list_places) if record.totals else ()
         if apart and apart[0] in record.totals and apart[1] in record.totals:
             return apart
-        sets, new = list[PlaceSet](), set(shown.places)
-        for own in [own for own in record.totals if not own.places.isdisjoint(new)]:
-            new -= own.places
-            sets.append(own if own.places <= shown.places else self._cut(record, own, shown, rows))
+        sets, new = list[PlaceSet](), set(list_places.places)
+        for alike in [alike for alike in record.totals if not alike.places.isdisjoint(new)]:
+            new -= alike.places
+            sets.append(alike if alike.places <= list_places.places else self._cut(record, alike, list_places, rows))
         if new:
-            places = shown if len(new) == len(shown.places) else self.targets.sets.of(new)
+            places = list_places if len(new) == len(list_places.places) else self.targets.sets.of(new)
             self._hours.add_newcomer(places, record.totals, self.lists.times[first], self.lists.lists[first].segments)
             record.totals[places] = NO_TOTALS
             sets.append(places)
         return sets
 
-    def _cut(self, record: UserRecord, own: PlaceSet, shown: PlaceSet, rows: dict[PlaceSet, int]) -> PlaceSet:
+    def _cut(self, record: UserRecord, alike: PlaceSet, list_places: PlaceSet, rows: dict[PlaceSet, int]) -> PlaceSet:
         """Replace a set of a record by the places that a list shows, and the others. Returns the first."""
-        parts = [self.targets.sets.of(places) for places in (own.places & shown.places, own.places - shown.places)]
-        totals, row = record.totals.pop(own), rows.pop(own, None)
+        parts = [self.targets.sets.of(places) for places in (alike.places & list_places.places, alike.places - list_places.places)]
+        totals, row = record.totals.pop(alike), rows.pop(alike, None)
         for number, places in enumerate(parts):
             record.totals[places] = totals
             if row is not None:
@@ -274,8 +274,8 @@ class TotalsBatch:
         ]
         sums = spread(np.array([*self._reactions.values()], dtype=np.int64).reshape(-1, 3), members, len(numbers))
         for target, more in zip(numbers, sums, strict=True):
-            known = target.scope.reactions.get(target.variant, (0, 0, 0))
-            target.scope.reactions[target.variant] = add_tallies(known, more)
+            reactions = target.scope.reactions.get(target.variant, (0, 0, 0))
+            target.scope.reactions[target.variant] = add_tallies(reactions, more)
 
     def _add_reacting(self) -> set[ScopeKey]:
         """Add users who reacted. Returns the scopes that changed."""

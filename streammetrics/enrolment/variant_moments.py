@@ -122,8 +122,8 @@ class VariantPairs:
         number = self._of_sets[key]
         if number is None:
             return False
-        for known, value in zip(self._users, (row, other_row, number), strict=True):
-            known.append(value)
+        for numbers, value in zip(self._users, (row, other_row, number), strict=True):
+            numbers.append(value)
         return True
 
     def _pairs_of(self, one: PlaceSet, other: PlaceSet) -> int | None:
@@ -153,9 +153,9 @@ class VariantPairs:
         still = np.zeros((len(self._stored), width), dtype=np.int64)
         if self._stored:
             still[:, 0] = [lists for lists, _ in self._stored]
-            known = np.flatnonzero(still[:, 0])
-            if len(known):
-                still[known, 1:] = unpack_sums([self._stored[at][1] for at in known.tolist()], width - 1)
+            counted = np.flatnonzero(still[:, 0])
+            if len(counted):
+                still[counted, 1:] = unpack_sums([self._stored[at][1] for at in counted.tolist()], width - 1)
         return np.concatenate([self._before, still]), np.concatenate([self._after, still])
 
 

@@ -54,7 +54,7 @@ needs them.
 
 from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
-from streammetrics.experiments.decisions import decisions
+from streammetrics.experiments.decisions import new_decisions
 from streammetrics.experiments.experiment_report import (
     SINCE_START,
     THIS_DAY,
@@ -93,8 +93,8 @@ __all__ = [
     "choose_scales",
     "credit_moments",
     "cross_of_users",
-    "decisions",
     "list_credit",
+    "new_decisions",
     "of_users",
     "role_of",
     "subtract",

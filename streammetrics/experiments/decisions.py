@@ -48,7 +48,7 @@ def with_decision(arms: Arms, variant: str, report: MeasureReport) -> MeasureRep
     return replace(report, **numbers, verdict=Verdict(word, say("{words}; {sure}", words=words, sure=confidence(arms.policy.alpha))))
 
 
-def decisions(report: ExperimentReport, frozen: Mapping[str, float]) -> dict[str, float]:
+def new_decisions(report: ExperimentReport, frozen: Mapping[str, float]) -> dict[str, float]:
     """Return what to freeze, by name: the verdicts and numbers of the deciding measures of decided variants, and the time of the last list.
 
     report: since the start of the experiment. What is frozen for the same time never changes.

@@ -22,7 +22,7 @@ from streammetrics.experiments import (
     Stored,
     build_report,
     choose_scales,
-    decisions,
+    new_decisions,
 )
 from streammetrics.experiments.experiment_state import States, states_of
 from streammetrics.experiments.hours import Hours, MergedRows
@@ -250,7 +250,7 @@ class MergedExperiments:
         if last_ms is None or last_ms >= stored.to_ms or self._looked.get(stored.experiment) == last_ms:
             return {}
         self._looked[stored.experiment] = last_ms
-        return decisions(build_report(view.measures_of(stored), view.policy(stored.experiment), stored, scales), scales)
+        return new_decisions(build_report(view.measures_of(stored), view.policy(stored.experiment), stored, scales), scales)
 
     def update_scales(self, stored: Mapping[str, bytes]) -> None:
         """Update the frozen scales from all stored values."""

@@ -101,9 +101,9 @@ def _in_order(place_of: Mapping[str, int], absolute: bool) -> tuple[str, ...]:
 
 def _teams(items: Iterable[str], place_of: Mapping[str, int], fragments: Sequence[LogList]) -> tuple[str, ...]:
     """Return the team of each item, from the first fragment that gives the item its position. Empty if no item has a team."""
-    found: dict[tuple[str, int], str] = {}
+    team_of: dict[tuple[str, int], str] = {}
     for fragment in fragments:
         for item, place, team in zip(fragment.items, fragment.positions or (), fragment.teams or [""] * len(fragment.items), strict=True):
-            found.setdefault((item, place), team)
-    teams = tuple(found[item, place_of[item]] if item else "" for item in items)
+            team_of.setdefault((item, place), team)
+    teams = tuple(team_of[item, place_of[item]] if item else "" for item in items)
     return teams if any(teams) else ()

@@ -51,48 +51,48 @@ class UserExposures:
     @property
     def newest(self) -> int:
         """The time of the newest exposure. There must be one."""
-        return max(known[-1][0] for known in self._of.values())
+        return max(of_experiment[-1][0] for of_experiment in self._of.values())
 
     def add(self, experiment: str, variant: str, ts: int, topic: int) -> int | None:
         """Add an exposure. Returns None, or the topic of a duplicate: of equal exposures, that of the topic listed first counts."""
-        known = self._of.setdefault(experiment, [])
-        at = bisect_left(known, (ts, variant, 0))
-        if at < len(known) and known[at][:2] == (ts, variant):
-            first = known[at][2]
-            known[at] = ts, variant, min(first, topic)
+        of_experiment = self._of.setdefault(experiment, [])
+        at = bisect_left(of_experiment, (ts, variant, 0))
+        if at < len(of_experiment) and of_experiment[at][:2] == (ts, variant):
+            first = of_experiment[at][2]
+            of_experiment[at] = ts, variant, min(first, topic)
             return max(first, topic)
-        known.insert(at, (ts, variant, topic))
+        of_experiment.insert(at, (ts, variant, topic))
         return None
 
     def between(self, first: int, end: int) -> list[tuple[int, str, str]]:
         """Return the exposures with first <= time < end, in order: time, experiment, variant."""
         return sorted(
             (ts, experiment, variant)
-            for experiment, known in self._of.items()
-            for ts, variant, _ in known[bisect_left(known, (first, "", 0)) : bisect_left(known, (end, "", 0))]
+            for experiment, of_experiment in self._of.items()
+            for ts, variant, _ in of_experiment[bisect_left(of_experiment, (first, "", 0)) : bisect_left(of_experiment, (end, "", 0))]
         )
 
     def first_from(self, ts: int) -> int:
         """Return the time of the first exposure at or after a time; FOREVER if there is none."""
-        places = ((known, bisect_left(known, (ts, "", 0))) for known in self._of.values())
-        return min((known[at][0] for known, at in places if at < len(known)), default=FOREVER)
+        places = ((of_experiment, bisect_left(of_experiment, (ts, "", 0))) for of_experiment in self._of.values())
+        return min((of_experiment[at][0] for of_experiment, at in places if at < len(of_experiment)), default=FOREVER)
 
     def variants_at(self, ts: int, validity_ms: int) -> Labels:
         """Return the variant of each experiment at a time, by experiment."""
-        found = []
-        for experiment, known in self._of.items():
-            after = bisect_left(known, (ts + 1, "", 0))
-            if after and (latest := known[after - 1][0]) >= ts - validity_ms:
-                found.append((experiment, known[bisect_left(known, (latest, "", 0))][1]))
-        return tuple(found) if len(found) < 2 else tuple(sorted(found))
+        exposures = []
+        for experiment, of_experiment in self._of.items():
+            after = bisect_left(of_experiment, (ts + 1, "", 0))
+            if after and (latest := of_experiment[after - 1][0]) >= ts - validity_ms:
+                exposures.append((experiment, of_experiment[bisect_left(of_experiment, (latest, "", 0))][1]))
+        return tuple(exposures) if len(exposures) < 2 else tuple(sorted(exposures))
 
     def forget(self, bound: int, validity_ms: int) -> None:
         """Drop the exposures that no list from `bound` on can need. No exposure before that time may be added any more."""
-        for experiment, known in list(self._of.items()):
-            at = bisect_left(known, (bound, "", 0))
-            kept = known[at:]
-            if at and (latest := known[at - 1][0]) + validity_ms >= bound:
-                kept.insert(0, known[bisect_left(known, (latest, "", 0))])
+        for experiment, of_experiment in list(self._of.items()):
+            at = bisect_left(of_experiment, (bound, "", 0))
+            kept = of_experiment[at:]
+            if at and (latest := of_experiment[at - 1][0]) + validity_ms >= bound:
+                kept.insert(0, of_experiment[bisect_left(of_experiment, (latest, "", 0))])
             if kept:
                 self._of[experiment] = kept
             else:

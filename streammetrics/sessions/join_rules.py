@@ -99,17 +99,25 @@ def join_again(joined: JoinedLog, rules: JoinRules) -> dict[str, ShownList | Non
     if rules.engagement is not None:
         _touch_first(joined)
     _form_touched(joined, lists, rules)
-    for name, shown in lists.items():
-        _add_answers(joined.ids[name], shown, rules)
-        if shown is not None and rules.engagement is not None:
-            _link(shown, joined, rules.engagement)
+    for name, shown_list in lists.items():
+        _add_answers(joined.ids[name], shown_list, rules)
+        if shown_list is not None and rules.engagement is not None:
+            _link(shown_list, joined, rules.engagement)
     joined.touched, joined.touched_items = {}, {}
     return lists
 
 
-def new_list(shown: LogList) -> ShownList:
+def new_list(log_list: LogList) -> ShownList:
     """Return a list that was sent as a whole."""
-    return ShownList(shown.ts, shown.impression_id, text_of(shown.items), shown.experiments, shown.segments, shown.topic, shown.teams)
+    return ShownList(
+        log_list.ts,
+        log_list.impression_id,
+        text_of(log_list.items),
+        log_list.experiments,
+        log_list.segments,
+        log_list.topic,
+        log_list.teams,
+    )
 
 
 def _form_touched(joined: JoinedLog, lists: dict[str, ShownList | None], rules: JoinRules) -> None:
@@ -117,9 +125,9 @@ def _form_touched(joined: JoinedLog, lists: dict[str, ShownList | None], rules: 
     while len(joined.touched) > len(lists):
         for name in [name for name in joined.touched if name not in lists]:
             of_id = joined.ids[name]
-            lists[name] = shown = _form(name, of_id, joined, rules)
-            if of_id.labels and shown is not None and (given := of_id.labels.get(shown.ts)) is not None:
-                shown.experiments, shown.segments = given.experiments, given.segments
+            lists[name] = shown_list = _form(name, of_id, joined, rules)
+            if of_id.labels and shown_list is not None and (given := of_id.labels.get(shown_list.ts)) is not None:
+                shown_list.experiments, shown_list.segments = given.experiments, given.segments
 
 
 def _form(name: str, of_id: JoinedId, joined: JoinedLog, rules: JoinRules) -> ShownList | None:
@@ -157,14 +165,14 @@ def _form(name: str, of_id: JoinedId, joined: JoinedLog, rules: JoinRules) -> Sh
 
 
 def _count_duplicates(of_id: JoinedId, formed: Formed, joined: JoinedLog) -> None:
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     for events, weight in ((of_id.copies, 1), (formed.counting, -1), (formed.reused, -1)):
         for copy in events:
-            found[copy.topic] = found.get(copy.topic, 0) + weight
-    for counts, weight in ((found, 1), (of_id.duplicates, -1)):
+            places[copy.topic] = places.get(copy.topic, 0) + weight
+    for counts, weight in ((places, 1), (of_id.duplicates, -1)):
         for topic, count in counts.items():
             joined.duplicates[topic] = joined.duplicates.get(topic, 0) + weight * count
-    of_id.duplicates = found
+    of_id.duplicates = places
 
 
 def _wanted(joined: JoinedLog, items: Iterable[str]) -> Iterable[str]:
@@ -179,12 +187,12 @@ def _showing(name: str, formed: Formed, joined: JoinedLog) -> Iterator[tuple[str
     some time on, and perhaps until a whole copy takes precedence. Fragments with too many items keep the feedback that finds them.
     """
     whole = formed.whole
-    until, known = FOREVER if whole is None else whole.ts, set[str]()
+    until, items_before = FOREVER if whole is None else whole.ts, set[str]()
     for fragment in formed.fragments:
         if fragment.ts < until:
             for item in _wanted(joined, fragment.items):
-                if item not in known:
-                    known.add(item)
+                if item not in items_before:
+                    items_before.add(item)
                     yield item, (fragment.ts, until, formed.fragments[0].ts, name)
     for item in _wanted(joined, () if whole is None else whole.items):
         yield item, (until, FOREVER, until, name)
@@ -197,10 +205,10 @@ def _set_showing(of_id: JoinedId, now: list[tuple[str, Showing]], joined: Joined
         return
     if before:
         ended = set(before).difference(now)
-        now = [each for each in now if each not in set(before)]
+        now = [item for item in now if item not in set(before)]
         for item, showing in ended:
-            known = joined.showing[item]
-            del known[bisect_left(known, showing)]
+            lists_of_item = joined.showing[item]
+            del lists_of_item[bisect_left(lists_of_item, showing)]
             _touch_item(joined, item, showing[0])
     for item, showing in now:
         if item in joined.showing:
@@ -245,44 +253,44 @@ def _latest(showing: Sequence[Showing], ts: int) -> str | None:
     return best[1] or None
 
 
-def _add_answers(of_id: JoinedId, shown: ShownList | None, rules: JoinRules) -> None:
+def _add_answers(of_id: JoinedId, shown_list: ShownList | None, rules: JoinRules) -> None:
     """Give all feedback of an id to its list."""
     unchanged: ChangedLists = []
     for feedback in [*of_id.named, *of_id.unnamed] if of_id.unnamed else of_id.named:
-        if shown is None:
+        if shown_list is None:
             count_outcome(of_id.outcomes, feedback, ORPHAN)
         else:
-            answer(shown, feedback, rules, of_id.outcomes, unchanged)
+            answer(shown_list, feedback, rules, of_id.outcomes, unchanged)
 
 
-def answer(shown: ShownList, feedback: LogFeedback, rules: JoinRules, outcomes: dict[int, int], changed: ChangedLists) -> None:
+def answer(shown_list: ShownList, feedback: LogFeedback, rules: JoinRules, outcomes: dict[int, int], changed: ChangedLists) -> None:
     """Give a feedback to the list that it belongs to, and count what becomes of it."""
     ts, action, grade = feedback.ts, feedback.action, feedback.grade
-    place = place_of(shown.text, feedback.item_id)
+    place = place_of(shown_list.text, feedback.item_id)
     if place < 0:
         count_outcome(outcomes, feedback, OUT_OF_LIST)
         return
-    if ts - shown.ts > rules.attribution_ms:
+    if ts - shown_list.ts > rules.attribution_ms:
         count_outcome(outcomes, feedback, TOO_OLD)
         return
     matched = KINDS * feedback.topic + MATCHED
     outcomes[matched] = outcomes.get(matched, 0) + 1
-    if shown.tallied is UNCHANGED:
-        mark_changed(shown, changed)
-    reactions = shown.reactions
+    if shown_list.tallied is UNCHANGED:
+        mark_changed(shown_list, changed)
+    reactions = shown_list.reactions
     for number, (of_place, of_action, greatest, first, topic) in enumerate(reactions):
         if of_place == place and of_action == action:
             earlier, later = sorted([(first, topic), (ts, feedback.topic)])
             repeated = KINDS * later[1] + REPEATED
             outcomes[repeated] = outcomes.get(repeated, 0) + 1
             same = (place, action, max(grade, greatest), *earlier)
-            shown.reactions = (*reactions[:number], same, *reactions[number + 1 :])
+            shown_list.reactions = (*reactions[:number], same, *reactions[number + 1 :])
             break
     else:
-        shown.reactions = (*reactions, (place, action, grade, ts, feedback.topic))
+        shown_list.reactions = (*reactions, (place, action, grade, ts, feedback.topic))
     if grade > 0 and rules.engagement is not None:
         value = feedback.value if action in rules.engagement.purchases else None
-        shown.engagement = shown.engagement.with_feedback(ts, place, value)
+        shown_list.engagement = shown_list.engagement.with_feedback(ts, place, value)
 
 
 def count_outcome(outcomes: dict[int, int], event: LogFeedback | LogList, outcome: int) -> None:
@@ -335,13 +343,13 @@ def _touch_first(joined: JoinedLog) -> None:
         joined.first = first
 
 
-def _link(shown: ShownList, joined: JoinedLog, rules: EngagementRules) -> None:
+def _link(shown_list: ShownList, joined: JoinedLog, rules: EngagementRules) -> None:
     """Note where a list stands in its session: whether it is the first, and whether it is followed by another list soon.
 
     Lists are in order of (begin, id). A list begins with the earliest event of its id, even if a later copy replaces it: what comes before
     or soon after a final list can then no longer change. Fragments with too many items begin, too, though they form no list.
     """
-    begin, order = joined.ids[shown.impression_id].begin, joined.order
-    at = bisect_left(order, (begin, shown.impression_id)) + 1
+    begin, order = joined.ids[shown_list.impression_id].begin, joined.order
+    at = bisect_left(order, (begin, shown_list.impression_id)) + 1
     soon = at < len(order) and order[at][0] - begin <= rules.reformulation_ms
-    shown.engagement = shown.engagement.linked(shown.impression_id == joined.first, soon)
+    shown_list.engagement = shown_list.engagement.linked(shown_list.impression_id == joined.first, soon)

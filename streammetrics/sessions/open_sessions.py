@@ -35,18 +35,18 @@ def session_at(user: User, ts: int, rules: JoinRules, changed: ChangedLists) -> 
 
     An event near a full session is refused and merges nothing. Merged sessions may exceed the limit together.
     """
-    found = near(user, ts, rules.gap_ms) if user.sessions else ()
-    if not found:
+    sessions = near(user, ts, rules.gap_ms) if user.sessions else ()
+    if not sessions:
         session = Session(ts, ts, 1)
         set_sessions(user, sorted([*user.sessions, session], key=_first) if user.sessions else [session])
         return session
-    if any(session.size >= rules.session_events_max for session in found):
+    if any(session.size >= rules.session_events_max for session in sessions):
         return None
-    session = found[0]
-    if len(found) > 1:
-        session, other = found if session.size >= found[1].size else reversed(found)
+    session = sessions[0]
+    if len(sessions) > 1:
+        session, other = sessions if session.size >= sessions[1].size else reversed(sessions)
         _merge(session, other, changed)
-        set_sessions(user, [each for each in user.sessions if each is not other])
+        set_sessions(user, [session for session in user.sessions if session is not other])
     session.size += 1
     if ts < session.first:
         session.first = ts
@@ -66,10 +66,10 @@ def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
     early, late = (session, other) if session.first < other.first else (other, session)
     lists = session.lists
     if early is other:  # a list that both have stands where this session has it, so that all are in order of time
-        lists = {name: shown for name, shown in early.lists.items() if name not in late.lists} | late.lists
-    for name, shown in other.lists.items():
-        if (kept := session.lists.get(name, shown)) is not shown:
-            remove_list(shown, changed)
+        lists = {name: shown_list for name, shown_list in early.lists.items() if name not in late.lists} | late.lists
+    for name, shown_list in other.lists.items():
+        if (kept := session.lists.get(name, shown_list)) is not shown_list:
+            remove_list(shown_list, changed)
         lists[name] = kept
     session.lists, session.shown_last, session.older = lists, max(session.shown_last, other.shown_last), early.older
     session.first, session.last, session.size = early.first, max(session.last, other.last), session.size + other.size
@@ -91,7 +91,9 @@ def close_before(user: User, bound: int, gap_ms: int) -> list[Session]:
     """Remove and return the sessions that no admitted event can reach: those with last + gap < bound."""
     closed = [session for session in user.sessions if session.last + gap_ms < bound]
     if closed:
-        open_sessions = [] if len(closed) == len(user.sessions) else [each for each in user.sessions if each.last + gap_ms >= bound]
+        open_sessions = (
+            [] if len(closed) == len(user.sessions) else [session for session in user.sessions if session.last + gap_ms >= bound]
+        )
         set_sessions(user, open_sessions)
         user.rewrite |= any(session.saved_entries for session in closed)
     return closed

@@ -65,7 +65,7 @@ class JoinRules:
 
     def describe(self) -> str:
         """Return one line with every rule, to be added to those of the engine."""
-        more = "".join([each.describe() for each in (self.engagement, self.exposures) if each is not None])
+        more = "".join([part.describe() for part in (self.engagement, self.exposures) if part is not None])
         return (
             f"gap={self.gap_ms} attribution={self.attribution_ms} session_events={self.session_events_max} "
             f"lists_open={self.lists_open_max} items={self.items_max}{more}"

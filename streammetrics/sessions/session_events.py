@@ -62,16 +62,16 @@ def add_feedback(session: Session, event: Feedback, grade: float, topic: int, ru
     if session.is_stale:
         return
     if name is not None:
-        shown = session.lists.get(name)
+        shown_list = session.lists.get(name)
     elif session.pieces:  # which list shows an item at a given time is a question for `join`
         session.is_stale = True
         return
     else:
-        shown = _latest(session, feedback)
-    if shown is not None:
-        answer(shown, feedback, rules, session.outcomes, changed)
+        shown_list = _latest(session, feedback)
+    if shown_list is not None:
+        answer(shown_list, feedback, rules, session.outcomes, changed)
     elif name is None:
-        begun = any(shown.ts <= feedback.ts for shown in list(session.lists.values())[:1])
+        begun = any(shown_list.ts <= feedback.ts for shown_list in list(session.lists.values())[:1])
         count_outcome(session.outcomes, feedback, OUT_OF_LIST if begun else ORPHAN)
     else:
         count_outcome(session.outcomes, feedback, ORPHAN)
@@ -83,21 +83,21 @@ def add_feedback(session: Session, event: Feedback, grade: float, topic: int, ru
 def _add_to_joined(session: Session, joined: JoinedLog, feedback: LogFeedback, rules: JoinRules, changed: ChangedLists) -> None:
     """Add one feedback to a session that keeps what was joined: at once if it names a list that nothing touches."""
     name = feedback.impression_id
-    shown = None if name is None or name in joined.touched else session.lists.get(name)
-    if name is None or shown is None:
+    shown_list = None if name is None or name in joined.touched else session.lists.get(name)
+    if name is None or shown_list is None:
         add(joined, (feedback,))
         session.is_stale = True
         return
     of_id = joined.ids[name]
     of_id.named.append(feedback)
-    answer(shown, feedback, rules, of_id.outcomes, changed)
+    answer(shown_list, feedback, rules, of_id.outcomes, changed)
 
 
 def _latest(session: Session, feedback: LogFeedback) -> ShownList | None:
     """Return the latest list, at or before a feedback, that shows its item. Lists are in order."""
-    for shown in reversed(session.lists.values()):
-        if shown.ts <= feedback.ts and place_of(shown.text, feedback.item_id) >= 0:
-            return shown
+    for shown_list in reversed(session.lists.values()):
+        if shown_list.ts <= feedback.ts and place_of(shown_list.text, feedback.item_id) >= 0:
+            return shown_list
     return None
 
 
@@ -109,26 +109,26 @@ def add_list(session: Session, event: Impression, topic: int, rules: JoinRules, 
     if may_be_copy or session.is_stale or session.joined is not None:
         return _add_copy(session, entry)
     pack_into(entry, session.log, -1)
-    shown = new_list(entry)
+    shown_list = new_list(entry)
     if rules.engagement is not None:
-        _link_new(session, shown, rules.engagement, changed)
-    changed.append(shown)
+        _link_new(session, shown_list, rules.engagement, changed)
+    changed.append(shown_list)
     if ts > session.shown_last:
-        session.lists[name], session.shown_last = shown, ts
+        session.lists[name], session.shown_last = shown_list, ts
     else:
-        _insert(session, shown)
+        _insert(session, shown_list)
     if ts <= session.unnamed_last:
         session.is_stale = True
     elif name in session.waiting:
         for feedback in session.waiting.pop(name):
             session.outcomes[KINDS * feedback.topic + ORPHAN] -= 1
-            answer(shown, feedback, rules, session.outcomes, changed)
+            answer(shown_list, feedback, rules, session.outcomes, changed)
     return False
 
 
-def _insert(session: Session, shown: ShownList) -> None:
+def _insert(session: Session, shown_list: ShownList) -> None:
     """Insert a list that is not later than all others. Most such lists are only a little earlier."""
-    lists, place = session.lists, (shown.ts, shown.impression_id)
+    lists, place = session.lists, (shown_list.ts, shown_list.impression_id)
     later: list[ShownList] = []
     while lists:
         name, last = lists.popitem()
@@ -137,16 +137,16 @@ def _insert(session: Session, shown: ShownList) -> None:
             break
         later.append(last)
     session.older = min(session.older, len(lists))
-    for each in [shown, *reversed(later)]:
-        lists[each.impression_id] = each
+    for later_list in [shown_list, *reversed(later)]:
+        lists[later_list.impression_id] = later_list
 
 
 def _add_copy(session: Session, entry: LogList) -> bool:
     """Add a copy or a fragment of a list, or any list of a session that is stale or keeps what was joined."""
     name, joined = entry.impression_id, session.joined
     is_untouched = not session.is_stale if joined is None else name not in joined.touched
-    shown = session.lists.get(name) if is_untouched and name not in session.pieces and entry.positions is None else None
-    if shown is not None and _is_later(entry, shown):
+    shown_list = session.lists.get(name) if is_untouched and name not in session.pieces and entry.positions is None else None
+    if shown_list is not None and _is_later(entry, shown_list):
         add_mark(session, entry.ts)
         return True
     pack_into(entry, session.log, -1)
@@ -159,14 +159,14 @@ def _add_copy(session: Session, entry: LogList) -> bool:
     return False
 
 
-def _is_later(copy: LogList, shown: ShownList) -> bool:
+def _is_later(copy: LogList, shown_list: ShownList) -> bool:
     """Whether a whole copy surely repeats an earlier one: it has its items, and a later time or the same content."""
-    if text_of(copy.items) != shown.text:
+    if text_of(copy.items) != shown_list.text:
         return False
-    if copy.ts != shown.ts:
-        return copy.ts > shown.ts
+    if copy.ts != shown_list.ts:
+        return copy.ts > shown_list.ts
     labels = copy.experiments, copy.segments
-    return copy.topic >= shown.topic and (*labels, copy.teams) == (shown.experiments, shown.segments, shown.teams)
+    return copy.topic >= shown_list.topic and (*labels, copy.teams) == (shown_list.experiments, shown_list.segments, shown_list.teams)
 
 
 def _link_new(session: Session, new: ShownList, rules: EngagementRules, changed: ChangedLists) -> None:
@@ -182,27 +182,27 @@ def _link_new(session: Session, new: ShownList, rules: EngagementRules, changed:
         new.engagement = new.engagement.linked(False, False)
 
 
-def relabel(session: Session, shown: ShownList, experiments: Labels, segments: Labels, changed: ChangedLists) -> None:
+def relabel(session: Session, shown_list: ShownList, experiments: Labels, segments: Labels, changed: ChangedLists) -> None:
     """Give a list other experiments and segments. No event before it may arrive any more, so it keeps them."""
-    entry = LogLabels(shown.ts, shown.impression_id, experiments, segments)
+    entry = LogLabels(shown_list.ts, shown_list.impression_id, experiments, segments)
     pack_into(entry, session.log, -1)
     session.relabels += 1
     if session.joined is not None:
-        session.joined.ids[shown.impression_id].labels[shown.ts] = entry
-    mark_changed(shown, changed)
-    shown.experiments, shown.segments = experiments, segments
+        session.joined.ids[shown_list.impression_id].labels[shown_list.ts] = entry
+    mark_changed(shown_list, changed)
+    shown_list.experiments, shown_list.segments = experiments, segments
 
 
 def untangle(session: Session, rules: JoinRules, changed: ChangedLists) -> dict[int, int]:
     """Bring a stale session up to date with its log. Returns the duplicates that this reveals, by topic."""
     if not session.is_stale:
         return NOTHING
-    known = session.duplicates
+    duplicates = session.duplicates
     if session.joined is None:
         join_log(session, log_of(session), rules, changed)
     else:
         _join_again(session, session.joined, rules, changed)
-    return {topic: more for topic, count in session.duplicates.items() if (more := count - known.get(topic, 0))}
+    return {topic: more for topic, count in session.duplicates.items() if (more := count - duplicates.get(topic, 0))}
 
 
 def log_of(session: Session) -> list[LogEntry]:
@@ -225,9 +225,9 @@ def _join_again(session: Session, joined: JoinedLog, rules: JoinRules, changed: 
     lists = join_again(joined, rules)
     _set_lists(session, lists, changed)
     waiting, pieces = dict[str, list[LogFeedback]](), dict[str, int]()
-    for name, shown in lists.items():
+    for name, shown_list in lists.items():
         of_id = joined.ids[name]
-        if shown is None and of_id.named:
+        if shown_list is None and of_id.named:
             waiting[name] = of_id.named
         if of_id.pieces is not None:
             pieces[name] = of_id.pieces
@@ -238,36 +238,38 @@ def _join_again(session: Session, joined: JoinedLog, rules: JoinRules, changed: 
     session.duplicates, session.unnamed_last, session.is_stale = dict(joined.duplicates), joined.unnamed_last, False
 
 
-def _updated(known: dict[str, T], names: Iterable[str], now: dict[str, T]) -> dict[str, T]:
+def _updated(before: dict[str, T], names: Iterable[str], now: dict[str, T]) -> dict[str, T]:
     """Return what is known by name after some names have changed."""
-    if not known:
+    if not before:
         return now
     for name in names:
-        known.pop(name, None)
-    known.update(now)
-    return known
+        before.pop(name, None)
+    before.update(now)
+    return before
 
 
 def _set_lists(session: Session, lists: Mapping[str, ShownList | None], changed: ChangedLists) -> None:
     """Replace lists of a session. A list that stays is changed in place, because others know it."""
     in_place = True
     for name, new in lists.items():
-        shown = session.lists.get(name)
+        shown_list = session.lists.get(name)
         if new is None:
-            if shown is not None:
+            if shown_list is not None:
                 remove_list(session.lists.pop(name), changed)
                 in_place = False
-        elif shown is None:
+        elif shown_list is None:
             session.lists[name] = new
             changed.append(new)
             in_place &= new.ts > session.shown_last
             session.shown_last = new.ts
         else:
-            if shown.facts() != new.facts():
-                in_place &= shown.ts == new.ts
-                mark_changed(shown, changed)
-                shown.ts, shown.text, shown.experiments, shown.segments, shown.reactions, shown.engagement = new.facts()
-            shown.topic, shown.teams = new.topic, new.teams
+            if shown_list.facts() != new.facts():
+                in_place &= shown_list.ts == new.ts
+                mark_changed(shown_list, changed)
+                shown_list.ts, shown_list.text, shown_list.experiments, shown_list.segments, shown_list.reactions, shown_list.engagement = (
+                    new.facts()
+                )
+            shown_list.topic, shown_list.teams = new.topic, new.teams
     if not in_place:
         session.lists, session.older = in_order(session.lists), 0
         session.shown_last = next(reversed(session.lists.values())).ts if session.lists else NEVER
@@ -280,13 +282,16 @@ def outcomes(session: Session) -> dict[int, int]:
 
 def in_order(lists: dict[str, ShownList]) -> dict[str, ShownList]:
     """Return lists in order of (time, id)."""
-    return {shown.impression_id: shown for shown in sorted(lists.values(), key=lambda shown: (shown.ts, shown.impression_id))}
+    return {
+        shown_list.impression_id: shown_list
+        for shown_list in sorted(lists.values(), key=lambda shown_list: (shown_list.ts, shown_list.impression_id))
+    }
 
 
-def remove_list(shown: ShownList, changed: ChangedLists) -> None:
+def remove_list(shown_list: ShownList, changed: ChangedLists) -> None:
     """Note that a list no longer exists."""
-    mark_changed(shown, changed)
-    shown.exists = False
+    mark_changed(shown_list, changed)
+    shown_list.exists = False
 
 
 def lists_from(session: Session, since: int) -> list[ShownList]:
@@ -294,14 +299,14 @@ def lists_from(session: Session, since: int) -> list[ShownList]:
     lists = list(islice(session.lists.values(), session.older, None))
     if not lists or lists[0].ts >= since:
         return lists
-    at = bisect_left(lists, since, key=lambda shown: shown.ts)
+    at = bisect_left(lists, since, key=lambda shown_list: shown_list.ts)
     session.older += at
     return lists[at:]
 
 
 def first_from(session: Session, since: int, counts: Callable[[Labels], bool]) -> ShownList | None:
     """Return the first list from a time (ms) on that counts. See `lists_from`."""
-    for shown in islice(session.lists.values(), session.older, None):
-        if shown.ts >= since and counts(shown.experiments):
-            return shown
+    for shown_list in islice(session.lists.values(), session.older, None):
+        if shown_list.ts >= since and counts(shown_list.experiments):
+            return shown_list
     return None

@@ -116,11 +116,11 @@ ChangedLists: TypeAlias = list[ShownList]
 """Lists that changed since the last tally, each once."""
 
 
-def mark_changed(shown: ShownList, changed: ChangedLists) -> None:
+def mark_changed(shown_list: ShownList, changed: ChangedLists) -> None:
     """Remember what the tallies contain of a list before it changes."""
-    if shown.tallied is UNCHANGED:
-        shown.tallied = shown.facts()
-        changed.append(shown)
+    if shown_list.tallied is UNCHANGED:
+        shown_list.tallied = shown_list.facts()
+        changed.append(shown_list)
 
 
 def hits_of(reactions: tuple[Reaction, ...]) -> GradedPositions:

@@ -149,8 +149,8 @@ class SessionStore:
         on_wrong_partition = misplaced(new) if misplaced is not None and new else frozenset()
         for user_id in new:
             wrong = user_id in on_wrong_partition
-            known = stored.get(user_id)
-            self.users[user_id] = User(wrong) if known is None else decode_user(known, self._rules, wrong)
+            value = stored.get(user_id)
+            self.users[user_id] = User(wrong) if value is None else decode_user(value, self._rules, wrong)
 
     def note_due(self, next_due_ms: int | None) -> None:
         """Note that the due users were loaded. `next_due_ms` is when the next one is due, None if there is no other."""
@@ -185,10 +185,10 @@ class SessionStore:
         """Hand on the exposures before `bound` (ms), before labelling forgets them: no earlier one is admitted any more."""
         if user.exposures is None or bound == NEVER:
             return
-        found = user.exposures.between(user.exposed_before, bound)
+        exposures = user.exposures.between(user.exposed_before, bound)
         user.exposed_before = max(user.exposed_before, bound)
-        if found:
-            self._final.exposures.setdefault(user_id, []).extend(found)
+        if exposures:
+            self._final.exposures.setdefault(user_id, []).extend(exposures)
 
     def _hand_on_open(self, user_id: str, user: User, bound: int) -> None:
         """Hand on those lists of open sessions whose turn is final."""
@@ -196,8 +196,8 @@ class SessionStore:
             return
         final = self.turns.final(user_id, bound)
         if final > user.enrolled_before:
-            lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before)]
-            self._hand_on(user_id, [shown for shown in lists if shown.ts < final])
+            lists = [shown_list for session in user.sessions for shown_list in lists_from(session, user.enrolled_before)]
+            self._hand_on(user_id, [shown_list for shown_list in lists if shown_list.ts < final])
             user.enrolled_before = final
 
     def note_list(self, user: User, event: Impression, closed_before: int, counted_from: int) -> None:
@@ -219,8 +219,8 @@ class SessionStore:
             self.open -= 1
             matched, unmatched = self._count_outcomes(session)
             if self._has_exposures:
-                for shown in session.lists.values():
-                    self._counts["list_exposed" if shown.experiments else "list_unexposed", shown.topic] += 1
+                for shown_list in session.lists.values():
+                    self._counts["list_exposed" if shown_list.experiments else "list_unexposed", shown_list.topic] += 1
             self._final.closed.append(ClosedSession(user_id, session.last, matched, unmatched))
             if self.turns is not None:
                 self._hand_on(user_id, lists_from(session, user.enrolled_before))
@@ -293,8 +293,8 @@ class SessionStore:
 
     def _take_ended(self, enrolled: Iterable[str]) -> dict[str, User]:
         """Return the users without sessions and exposures among those that were due or enrolled. They are not dirty any more."""
-        known = ((user_id, self.dirty.get(user_id)) for user_id in self.due_changed.union(enrolled))
-        ended = {user_id: user for user_id, user in known if user is not None and not user.is_kept}
+        users = ((user_id, self.dirty.get(user_id)) for user_id in self.due_changed.union(enrolled))
+        ended = {user_id: user for user_id, user in users if user is not None and not user.is_kept}
         for user_id in ended:
             del self.dirty[user_id]
         return ended

@@ -107,13 +107,13 @@ class DueTimes:
         assert self._turns is not None
         final = self._turns.final(event.user_id, closed_before)
         for session in user.sessions:
-            for shown in reversed(session.lists.values()):
+            for shown_list in reversed(session.lists.values()):
                 if (
-                    shown.ts <= event.ts
-                    and self._counts_users(shown.experiments)
-                    and shown.impression_id != event.impression_id
-                    and shown.ts >= counted_from
-                    and shown.ts >= final
+                    shown_list.ts <= event.ts
+                    and self._counts_users(shown_list.experiments)
+                    and shown_list.impression_id != event.impression_id
+                    and shown_list.ts >= counted_from
+                    and shown_list.ts >= final
                 ):
                     return False
         return True

@@ -152,6 +152,6 @@ def _session(first: int, last: int, entries: list[LogEntry], log: bytes, rules: 
     size = len(entries) - relabels
     session = Session(first, last, size, relabels, bytearray(log), len(log), len(entries))
     join_log(session, entries, rules, [])
-    for shown in session.lists.values():
-        shown.tallied = UNCHANGED
+    for shown_list in session.lists.values():
+        shown_list.tallied = UNCHANGED
     return session

@@ -42,4 +42,4 @@ def engagement_rows(lists: Sequence[EngagedList], layout: EngagementLayout) -> I
         best = max(hits[1::2])
         rows.append((length, best >= satisfied, position + 1, max(clicked_at - ts, 0), len(purchases), value, opens, followed))
     facts = EngagementFacts(*np.array(rows, dtype=np.int64).reshape(-1, len(EngagementFacts._fields)).T)
-    return layout.rows(facts, [each.assessed for each in lists] if layout.assessment.columns else ())
+    return layout.rows(facts, [facts_of_list.assessed for facts_of_list in lists] if layout.assessment.columns else ())

@@ -47,21 +47,21 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     late_reactions: int = 0
 
     @classmethod
-    def of(cls, shown: ShownList, rules: JoinRules, segments: Labels = ()) -> FinalList:
+    def of(cls, shown_list: ShownList, rules: JoinRules, segments: Labels = ()) -> FinalList:
         """Return the final form of a shown list. `rules` are those of its join."""
-        places: ItemPlaces = places_of(shown.text) if rules.absolute_positions else length_of(shown.text)
+        places: ItemPlaces = places_of(shown_list.text) if rules.absolute_positions else length_of(shown_list.text)
         return cls(
-            ts=shown.ts,
-            impression_id=shown.impression_id,
-            experiments=shown.experiments,
+            ts=shown_list.ts,
+            impression_id=shown_list.impression_id,
+            experiments=shown_list.experiments,
             places=places,
-            hits=shown.hits,
-            teams=shown.teams,
-            topic=shown.topic,
+            hits=shown_list.hits,
+            teams=shown_list.teams,
+            topic=shown_list.topic,
             segments=segments,
-            engagement=shown.engagement,
-            reactions=len(shown.reactions),
-            late_reactions=_late_reactions(shown, rules.attribution_ms) if shown.reactions else 0,
+            engagement=shown_list.engagement,
+            reactions=len(shown_list.reactions),
+            late_reactions=_late_reactions(shown_list, rules.attribution_ms) if shown_list.reactions else 0,
         )
 
     def engaged(self) -> EngagedList:
@@ -110,9 +110,9 @@ class FinalLists:
         return [label_runs[first:end] for first, end in pairwise(run_numbers)], list(numbers)
 
 
-def _late_reactions(shown: ShownList, attribution_ms: int) -> int:
+def _late_reactions(shown_list: ShownList, attribution_ms: int) -> int:
     """Return how many reactions came later than nine tenths of the attribution window after the list."""
-    return sum([10 * (ts - shown.ts) > 9 * attribution_ms for _, _, _, ts, _ in shown.reactions])
+    return sum([10 * (ts - shown_list.ts) > 9 * attribution_ms for _, _, _, ts, _ in shown_list.reactions])
 
 
 def _shapes(lists: Sequence[FinalList]) -> tuple[list[ListShape], Ints]:

@@ -79,20 +79,20 @@ class LastSeenBatch:
         return {self._arms(bytes(arms)): (pane, ago) for arms, pane, ago in stored if pane >= least}
 
     def _arms(self, stored: bytes) -> SeenArms:
-        known = self._decoded.get(stored)
-        if known is None:
-            known = self._decoded[stored] = decode_arms(stored)
-        return known
+        decoded = self._decoded.get(stored)
+        if decoded is None:
+            decoded = self._decoded[stored] = decode_arms(stored)
+        return decoded
 
     def stored(self, last_seen: LastSeen) -> list[StoredLastSeen]:
         """Return a user's past in its stored form."""
-        found = []
+        sets = []
         for arms, (pane, ago) in last_seen.items():
             encoded = self._encoded.get(arms)
             if encoded is None:
                 encoded = self._encoded[arms] = msgspec.Raw(pack(arms))
-            found.append((encoded, pane, ago))
-        return found
+            sets.append((encoded, pane, ago))
+        return sets
 
     def add_lists(self, last_seen: LastSeen, runs: Sequence[LabelRun]) -> None:
         """Add the lists of a user."""
@@ -121,20 +121,20 @@ class LastSeenBatch:
         past = last_seen.get(arms)
         if past is not None or not last_seen:
             return (self._new_row(last_seen, group, past or self._unseen, rows),)
-        found, new = [], set(arms)
-        for own in [own for own in last_seen if not new.isdisjoint(own)]:
-            found.append(self._cut(last_seen, own, new, rows))
-            new.difference_update(own)
+        sets, new = [], set(arms)
+        for alike in [alike for alike in last_seen if not new.isdisjoint(alike)]:
+            sets.append(self._cut(last_seen, alike, new, rows))
+            new.difference_update(alike)
         if new:
-            found.append(self._new_row(last_seen, self._group(tuple(sorted(new))), self._unseen, rows))
-        return found
+            sets.append(self._new_row(last_seen, self._group(tuple(sorted(new))), self._unseen, rows))
+        return sets
 
-    def _cut(self, last_seen: LastSeen, own: SeenArms, shown: AbstractSet[ExperimentVariant], rows: dict[int, int]) -> int:
+    def _cut(self, last_seen: LastSeen, alike: SeenArms, arms: AbstractSet[ExperimentVariant], rows: dict[int, int]) -> int:
         """Split the variants of `own` into those that a list shows, whose row is returned, and the others."""
-        past, whole = last_seen[own], self._group(own)
-        inside, outside = (tuple(arm for arm in own if (arm in shown) is wanted) for wanted in (True, False))
+        past, whole = last_seen[alike], self._group(alike)
+        inside, outside = (tuple(arm for arm in alike if (arm in arms) is wanted) for wanted in (True, False))
         if outside:
-            del last_seen[own]
+            del last_seen[alike]
             last_seen[inside] = last_seen[outside] = past
             if whole in rows:
                 self._copy_row(rows.pop(whole), (inside, outside), rows)
@@ -194,10 +194,10 @@ class LastSeenBatch:
             start += size
             arms, key = self._arms_of[group], (id(last_seen), pane, ago)
             if len(last_seen) > 1:  # variants that were last seen at different times may be alike from now on
-                known = alike.get(key)
-                if known is not None:
-                    del last_seen[arms], last_seen[known]
-                    arms = tuple(sorted(known + arms))
+                number = alike.get(key)
+                if number is not None:
+                    del last_seen[arms], last_seen[number]
+                    arms = tuple(sorted(number + arms))
                 alike[key] = arms
             last_seen[arms] = pane, ago
 
@@ -210,11 +210,11 @@ class LastSeenBatch:
         arms, sizes, of_groups = self._arm_numbers()
         repeats = sizes[groups]
         places = np.arange(repeats.sum()) + np.repeat(np.cumsum(sizes)[groups] - np.cumsum(repeats), repeats)
-        known, place = _numbered(panes)
-        shape = (len(known), len(arms), self._layout.kinds, self._panes_max + 1)
+        distinct_starts, place = _numbered(panes)
+        shape = (len(distinct_starts), len(arms), self._layout.kinds, self._panes_max + 1)
         of_pane, kinds, gaps = (np.repeat(column, repeats) for column in (place, kinds, gaps))
         alike, counts = _counted(np.ravel_multi_index((of_pane, of_groups[places], kinds, gaps), shape), math.prod(shape))
-        starts = [pane * self._pane_ms for pane in known.tolist()]
+        starts = [pane * self._pane_ms for pane in distinct_starts.tolist()]
         for at, arm, kind, gap, number in zip(*(column.tolist() for column in (*np.unravel_index(alike, shape), counts)), strict=True):
             of_arm = user_counts.setdefault(starts[at], {}).setdefault(arms[arm], {})
             of_arm[kind, gap] = of_arm.get((kind, gap), 0) + number
@@ -240,8 +240,8 @@ def _numbered(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     least = values.min()
     above = values - least
     if above.max() >= DENSE_FACTOR * len(values):
-        known, place = np.unique(values, return_inverse=True)
-        return known, place
+        distinct, place = np.unique(values, return_inverse=True)
+        return distinct, place
     there = np.bincount(above) > 0
     return np.flatnonzero(there) + least, (np.cumsum(there) - 1)[above]
 
@@ -255,5 +255,5 @@ def _counted(values: Int64Array, size: int) -> tuple[Int64Array, Int64Array]:
     if size > DENSE_FACTOR * len(values):
         return np.unique(values, return_counts=True)
     counts = np.bincount(values)
-    known = np.flatnonzero(counts)
-    return known, counts[known]
+    places = np.flatnonzero(counts)
+    return places, counts[places]

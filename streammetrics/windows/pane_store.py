@@ -133,8 +133,8 @@ class PaneStore:
             for group, tally in pane.items():
                 if not group.segment and start + pane_ms > since.get(group, FOREVER):
                     key = (group.experiment, group.variant)
-                    known = totals.get(key)
-                    totals[key] = tally if known is None else add_tallies(known, tally)
+                    total = totals.get(key)
+                    totals[key] = tally if total is None else add_tallies(total, tally)
             if start in self._dirty:
                 self._finalized[start] = pane
             if pane:

@@ -81,9 +81,9 @@ def fold_segments(groups: Sequence[Group], folded: AbstractSet[Group], segments:
     """
     values = dict(segments)
     for segment in dict.fromkeys(group.segment for group in groups if group.segment):
-        own = [group for group in groups if group.segment == segment]
-        indices = [index for index, group in enumerate(own) if group in folded]
-        if len(indices) == len(own):
+        of_segment = [group for group in groups if group.segment == segment]
+        indices = [index for index, group in enumerate(of_segment) if group in folded]
+        if len(indices) == len(of_segment):
             values[segment] = OTHER
         elif indices:
             values[FOLD_MARK + segment] = " ".join(map(str, indices))
@@ -114,8 +114,8 @@ def window_end(bound_ms: int, newest_ms: int, pane_ms: int) -> int | None:
 
 def add_to(pane: Pane, group: Group, change: list[int]) -> None:
     """Add a change to the tally of a group. A tally of zeros is removed, so that it equals an absent one."""
-    known = pane.get(group)
-    merged = change if known is None else add_tallies(known, change)
+    tally = pane.get(group)
+    merged = change if tally is None else add_tallies(tally, change)
     if any(merged):
         pane[group] = merged
     else:

@@ -131,9 +131,9 @@ class WindowAggregator:
 
     def pane(self, start: int) -> Pane:
         """Return one pane, merged over tasks."""
-        known = self._revised.get(start)
-        if known is not None:
-            return known
+        revised = self._revised.get(start)
+        if revised is not None:
+            return revised
         pane: Pane = {}
         for panes in self._of_task.values():
             if start in panes:
@@ -163,12 +163,12 @@ class WindowAggregator:
         start = end - window_ms
         if start < oldest_kept_ms:
             return Window(window_ms, view, end, False, ())
-        shown = self._shown.get((window_ms, view))
-        if shown is None or shown.end_ms != end:
+        last = self._shown.get((window_ms, view))
+        if last is None or last.end_ms != end:
             tallies = self._tallies(window_ms, view, start, end)
-            shown = Window(window_ms, view, end, True, tuple(self.values(group, tallies[group]) for group in sorted(tallies)))
-            self._shown[window_ms, view] = shown
-        return shown
+            last = Window(window_ms, view, end, True, tuple(self.values(group, tallies[group]) for group in sorted(tallies)))
+            self._shown[window_ms, view] = last
+        return last
 
     def _tallies(self, window_ms: int, view: WindowView, start: int, end: int) -> Pane:
         """Return the sums over all panes of a window, by group."""
@@ -183,8 +183,8 @@ class WindowAggregator:
 
     def _moved(self, key: tuple[int, WindowView], start: int, end: int) -> _Sums:
         """Return the sums over the final panes of a window, starting from the nearest known sums: its own, another window's, or none."""
-        known = [self._sums[key], *self._sums.values()] if key in self._sums else [*self._sums.values()]
-        nearest = min(known, key=lambda each: abs(each.start - start) + abs(each.end - end), default=None)
+        ranges = [self._sums[key], *self._sums.values()] if key in self._sums else [*self._sums.values()]
+        nearest = min(ranges, key=lambda span: abs(span.start - start) + abs(span.end - end), default=None)
         if nearest is None or abs(nearest.start - start) + abs(nearest.end - end) >= end - start:
             nearest = _Sums(start, start, {})
         moved = _Sums(start, end, dict(nearest.tallies))
@@ -213,8 +213,8 @@ class WindowAggregator:
                 sums.add({group: pane[group] for group in chosen if group in pane})
         for end in range(first, window.end_ms, pane_ms):
             if sums.tallies:
-                found = tuple(self.values(group, sums.tallies[group]) for group in sorted(sums.tallies))
-                yield Window(length_ms, window.view, end, True, found)
+                values_of_groups = tuple(self.values(group, sums.tallies[group]) for group in sorted(sums.tallies))
+                yield Window(length_ms, window.view, end, True, values_of_groups)
             entering, leaving = panes.get(end, {}), panes.get(end - length_ms, {})
             sums.add({group: entering[group] for group in chosen if group in entering})
             sums.subtract({group: leaving[group] for group in chosen if group in leaving})

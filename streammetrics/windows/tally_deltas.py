@@ -76,8 +76,8 @@ def tally_deltas(
         if layout.engagement is not None:
             columns = layout.engagement.assessment.row(items_of(text), segments) if number in assessed else ()
             engaged.append((cell, weight, EngagedList(ts, length_of(text), hits, engagement, columns)))
-    for shown in changed_lists:
-        shown.tallied = UNCHANGED
+    for shown_list in changed_lists:
+        shown_list.tallied = UNCHANGED
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
     if layout.engagement is not None and engaged:
         sums = np.zeros((len(cells), layout.width), dtype=np.int64) if sums is None else sums
@@ -87,12 +87,12 @@ def tally_deltas(
 
 def _weighted(changed_lists: Sequence[ShownList]) -> Iterator[tuple[int, int, Facts]]:
     """Return what tallies contain of each list, to be subtracted, and what the list is now; with the list's number."""
-    for number, shown in enumerate(changed_lists):
-        if shown.tallied is not None:
-            assert not isinstance(shown.tallied, Unchanged), "a list that did not change is tallied"
-            yield -1, number, shown.tallied
-        if shown.exists:
-            yield 1, number, shown.facts()
+    for number, shown_list in enumerate(changed_lists):
+        if shown_list.tallied is not None:
+            assert not isinstance(shown_list.tallied, Unchanged), "a list that did not change is tallied"
+            yield -1, number, shown_list.tallied
+        if shown_list.exists:
+            yield 1, number, shown_list.facts()
 
 
 def _assessed(changed_lists: Sequence[ShownList], layout: TallyLayout) -> set[int]:
@@ -101,8 +101,8 @@ def _assessed(changed_lists: Sequence[ShownList], layout: TallyLayout) -> set[in
         return set()
     return {
         number
-        for number, shown in enumerate(changed_lists)
-        if not (shown.exists and isinstance(shown.tallied, tuple) and shown.tallied[:4] == shown.facts()[:4])
+        for number, shown_list in enumerate(changed_lists)
+        if not (shown_list.exists and isinstance(shown_list.tallied, tuple) and shown_list.tallied[:4] == shown_list.facts()[:4])
     }
 
 
@@ -113,7 +113,7 @@ def _add_engagement(
 
     The sums fit int64: one purchase adds less than 2**37, a list's assessment at most 2**40, and no commit has 2**22 of either.
     """
-    values = engagement_rows([each for *_, each in lists], engagement)
+    values = engagement_rows([final_list for *_, final_list in lists], engagement)
     weights = np.array([weight for _, weight, _ in lists], dtype=np.int64)
     cells = np.array([cell for cell, _, _ in lists], dtype=np.int64)
     np.add.at(sums[:, layout.engagement_from :], cells, values * weights[:, None])

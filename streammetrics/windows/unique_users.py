@@ -155,25 +155,25 @@ class UniqueUserWindows:
         self, panes: dict[int, bytes | list[tuple[ExperimentVariant, Int64Array]]], start: int
     ) -> list[tuple[ExperimentVariant, Int64Array]]:
         """Return the user counts of a pane by variant, as rows of kind, gap and count."""
-        known = panes[start]
-        if isinstance(known, bytes):
-            user_counts = decode_user_counts(known)
-            known = panes[start] = [
+        counts = panes[start]
+        if isinstance(counts, bytes):
+            user_counts = decode_user_counts(counts)
+            counts = panes[start] = [
                 (arm, np.array([(*key, count) for key, count in of_arm.items()], dtype=np.int64)) for arm, of_arm in user_counts.items()
             ]
-        return known
+        return counts
 
     def window(self, window_ms: int, end_ms: int, panes_max: int) -> UniqueUserWindow:
         """Return the users of the window that ends at `end_ms`. `panes_max`: the panes of the longest window that the tasks count for."""
-        known = self._known.get(window_ms)
-        if known is None or known[0] != (end_ms, panes_max):
-            known = self._known[window_ms] = (end_ms, panes_max), self._read(window_ms, end_ms, panes_max)
-        return known[1]
+        last = self._known.get(window_ms)
+        if last is None or last[0] != (end_ms, panes_max):
+            last = self._known[window_ms] = (end_ms, panes_max), self._read(window_ms, end_ms, panes_max)
+        return last[1]
 
     def _read(self, window_ms: int, end_ms: int, panes_max: int) -> UniqueUserWindow:
         start_ms, pane_ms = end_ms - window_ms, self._pane_ms
         arms: dict[ExperimentVariant, int] = {}
-        found = [
+        windows = [
             (arms.setdefault(arm, len(arms)), start // pane_ms, rows)
             for panes in self._of_task.values()
             for start in panes
@@ -181,12 +181,12 @@ class UniqueUserWindows:
             for arm, rows in self._rows(panes, start)
         ]
         users = np.zeros((len(arms), self._layout.kinds), dtype=np.int64)
-        if found:
-            sizes = [len(rows) for _, _, rows in found]
+        if windows:
+            sizes = [len(rows) for _, _, rows in windows]
             of_arm, panes = (
-                np.repeat(np.array(column, dtype=np.int64), sizes) for column in ([one[0] for one in found], [one[1] for one in found])
+                np.repeat(np.array(column, dtype=np.int64), sizes) for column in ([one[0] for one in windows], [one[1] for one in windows])
             )
-            kinds, gaps, counts = np.concatenate([rows for _, _, rows in found]).T
+            kinds, gaps, counts = np.concatenate([rows for _, _, rows in windows]).T
             first = first_in_window(panes, gaps, start_ms // pane_ms, end_ms // pane_ms, panes_max)
             np.add.at(users, (of_arm[first], kinds[first]), counts[first])
         counts_of = [

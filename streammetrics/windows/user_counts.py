@@ -57,8 +57,8 @@ def flatten_counts(of_arm: Mapping[tuple[int, int], int]) -> list[int]:
 
 def unflatten_counts(numbers: Iterable[int]) -> dict[tuple[int, int], int]:
     """Reverse `flatten_counts`."""
-    each = iter(numbers)
-    return {(kind, gap): count for kind, gap, count in zip(each, each, each, strict=True)}
+    remaining = iter(numbers)
+    return {(kind, gap): count for kind, gap, count in zip(remaining, remaining, remaining, strict=True)}
 
 
 _read = reader(msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode, plain_msgpack, "the user counts of a pane")

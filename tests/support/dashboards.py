@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.experiments.words import DataWarning
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.experiment_rows import (
     MeasureRow,
@@ -61,6 +62,7 @@ BEHIND_SECONDS = 3_600
 """Time between a scrape and the newest list in the experiments."""
 HISTORY = {1: 0.5, 7: 0.25}
 """The ndcg of every variant, by days ago."""
+WARNING = DataWarning("lists per user", "treatment has twice as many lists per user as control", variant="treatment")
 ALERT = {"alert": "StreammetricsExample", "expr": "vector(1)", "labels": {"severity": "warning"}}
 
 
@@ -90,11 +92,14 @@ def _exposed_lists() -> Iterator[Metric]:
 
 
 def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[MeasureRow] | Iterator[PreferenceRow]]) -> Iterator[Metric]:
+    """Yield the rows of each series. What a row has after its value is the label `warning`, if it is not empty."""
     families: defaultdict[str, list[tuple[list[str], float]]] = defaultdict(list)
-    for series, *values, value in chain.from_iterable(reports):
-        families[series].append(([str(each) for each in values], float(value)))
+    for series, *row in chain.from_iterable(reports):
+        values, value, warning = row[: len(labels)], row[len(labels)], row[len(labels) + 1 :]
+        families[series].append(([str(label) for label in (*values, *filter(None, warning))], float(value)))
     for series, rows in families.items():
-        family = GaugeMetricFamily(f"streammetrics_{subject}_{series}", "Of an experiment.", labels=labels)
+        names = (*labels, "warning") if len(rows[0][0]) > len(labels) else labels
+        family = GaugeMetricFamily(f"streammetrics_{subject}_{series}", "Of an experiment.", labels=names)
         for values, value in rows:
             family.add_metric(values, value)
         yield family
@@ -125,7 +130,7 @@ def experiments() -> dict[str, ExperimentReport]:
             **in_one_hour(WITH_COVARIATES, of_scope),
         )
         scales = scales or choose_scales(WITH_COVARIATES, policy, stored, {})
-        reports[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
+        reports[scope] = replace(build_report(WITH_COVARIATES, policy, stored, scales), warnings=(WARNING,))
     return reports
 
 

@@ -55,26 +55,26 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
     counts, used = Counter[str](), dict[str, list[SampledEvent]]()
     for record in records:
-        found = decoders[record.topic](record.value)
-        for line in _record_lines(record, found):
+        decoded = decoders[record.topic](record.value)
+        for line in _record_lines(record, decoded):
             click.echo(fit(line), file=out)
-        counts.update(map(_kind, found))
-        events = [SampledEvent(event, record.timestamp_ms) for event in found if not isinstance(event, MalformedEvent)]
+        counts.update(map(_kind, decoded))
+        events = [SampledEvent(event, record.timestamp_ms) for event in decoded if not isinstance(event, MalformedEvent)]
         used.setdefault(record.topic, []).extend(events)
-        summary.add(record.place, found)
+        summary.add(record.place, decoded)
     rules = sample_rules(settings, is_whole=len(records) < limit and source not in settings.kafka.topics)
-    for line in (*(f"warning: {each}" for each in sample_warnings(used, rules)), *summary.lines()):
+    for line in (*(f"warning: {warning}" for warning in sample_warnings(used, rules)), *summary.lines()):
         click.echo(fit(line), file=out)
     total = ", ".join(counted_kind(count, kind) for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
     return any(used.values())
 
 
-def _record_lines(record: SampleRecord, found: Sequence[Event | MalformedEvent]) -> Iterator[str]:
+def _record_lines(record: SampleRecord, events: Sequence[Event | MalformedEvent]) -> Iterator[str]:
     """Yield a line for each event of a record, and the record itself if something of it is refused."""
-    for event in found:
+    for event in events:
         yield f"{record.place}: {_shown(event)}"
-    if record.value and any(_kind(event) == "refused" for event in found):
+    if record.value and any(_kind(event) == "refused" for event in events):
         yield f"    {printable(record.value)}"
 
 
@@ -93,12 +93,12 @@ def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleReco
         files.start(0, {})
         left = limit
         while left and not files.exhausted:
-            for place, found in files.poll(0).records.items():
-                for record in found[:left]:
+            for place, records in files.poll(0).records.items():
+                for record in records[:left]:
                     yield SampleRecord(
                         place.topic, f"{place.topic}:{record.offset}" if len(paths) > 1 else f"record {record.offset}", record.value
                     )
-                left -= len(found[:left])
+                left -= len(records[:left])
     finally:
         files.close()
 

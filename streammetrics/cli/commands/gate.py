@@ -69,16 +69,16 @@ def run_gate(settings: Settings, question: GateQuestion, *, as_json: bool, watch
     if summary is not None:
         _add_to(summary, "")  # a file that cannot be written is said before the question
     ask = _asker(settings, question)
-    found = _asked(ask) if watch is None else _watched(ask, watch)
-    word: GateWord = "wait" if isinstance(found, StreammetricsError) else found.gate
+    answer = _asked(ask) if watch is None else _watched(ask, watch)
+    word: GateWord = "wait" if isinstance(answer, StreammetricsError) else answer.gate
     if as_json:
-        unasked = {"experiment": question.experiment, "gate": "wait", "reason": str(found)}
-        print_json(unasked if isinstance(found, StreammetricsError) else found)
+        unasked = {"experiment": question.experiment, "gate": "wait", "reason": str(answer)}
+        print_json(unasked if isinstance(answer, StreammetricsError) else answer)
     else:
-        lines = [no_answer_line(str(found))] if isinstance(found, StreammetricsError) else answer_lines(found)
+        lines = [no_answer_line(str(answer))] if isinstance(answer, StreammetricsError) else answer_lines(answer)
         print_lines(output_console(), lines)
     if summary is not None:
-        _add_to(summary, summary_markdown(question.experiment, found))
+        _add_to(summary, summary_markdown(question.experiment, answer))
     return EXIT_CODES[word]
 
 
@@ -116,9 +116,9 @@ def _answer_of_report(settings: Settings, question: GateQuestion) -> GateAnswer:
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is not a whole report: {error}") from error
     stale = [*times.staleness(now_ms, settings.exporter.gate_stale_ms)]
-    found = find_experiment(results.experiments, question.experiment, question.scope, stale, results.warnings)
+    experiment = find_experiment(results.experiments, question.experiment, question.scope, stale, results.warnings)
     return answer_gate(
-        found,
+        experiment,
         question.variant,
         stale=stale,
         up_to_ms=results.at_ms,
@@ -142,11 +142,11 @@ def _watched(ask: Callable[[], GateAnswer], watch: Watch) -> GateAnswer | Stream
     end = None if watch.deadline_seconds is None else time.monotonic() + watch.deadline_seconds
     with changing_line() as show:
         while True:
-            found = _asked(ask)
+            answer = _asked(ask)
             left = None if end is None else end - time.monotonic()
-            if (not isinstance(found, StreammetricsError) and found.gate != "wait") or (left is not None and left <= 0):
-                return found
-            show(progress_line(found))
+            if (not isinstance(answer, StreammetricsError) and answer.gate != "wait") or (left is not None and left <= 0):
+                return answer
+            show(progress_line(answer))
             time.sleep(watch.every_seconds if left is None else min(watch.every_seconds, left))
 
 

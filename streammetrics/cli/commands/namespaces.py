@@ -28,17 +28,17 @@ def list_namespaces(settings: Settings) -> None:
     """Print every namespace with its tasks, keys, memory and connected processes. Raises StoreError."""
     configure_quiet_logs(settings.log.level, settings.log.format)
     with closing(RedisNamespaces(settings.redis)) as store:
-        found = _find(store)
+        namespaces = _find(store)
         with _progress("measure") as update:
-            for number, namespace in enumerate(found, 1):
+            for number, namespace in enumerate(namespaces, 1):
                 store.measure(namespace)
-                update(number, len(found))
+                update(number, len(namespaces))
         processes = store.processes()
-    if not found:
+    if not namespaces:
         click.echo(f"no namespace in Redis at {place_of(store.settings)}")
         return
     table = FittingTable(("namespace",), ("tasks", "keys", "memory"), ("in use by",), apart=False)
-    for one in found:
+    for one in namespaces:
         tasks = "unknown" if one.tasks is None else f"{one.tasks:,}"
         used_by = "unknown" if processes is None else ", ".join(sorted(processes.get(one.name, ()))) or "-"
         table.add_row(one.name, tasks, f"{len(one.all_keys):,}", decimal(one.size_bytes), used_by)
@@ -79,11 +79,11 @@ def _find(store: RedisNamespaces) -> list[Namespace]:
         return store.find(update)
 
 
-def _named(found: list[Namespace], name: str, place: str) -> Namespace:
-    for one in found:
+def _named(namespaces: list[Namespace], name: str, place: str) -> Namespace:
+    for one in namespaces:
         if one.name == name:
             return one
-    existing = f"it has {', '.join(one.name for one in found)}" if found else "it has none"
+    existing = f"it has {', '.join(one.name for one in namespaces)}" if namespaces else "it has none"
     raise StreammetricsError(f"no namespace {name!r} in Redis at {place}; {existing}")
 
 

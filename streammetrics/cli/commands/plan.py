@@ -62,16 +62,16 @@ def show_plan(settings: Settings, file: Path | None, options: PlanOptions, *, fo
     if not plans:
         plain, where = read_plain(settings, file)
         results = read_report(plain, where).only(options.names)
-        whole = [each for each in results.experiments if each.scope == SINCE_START]
-        plans = [_of_experiment(settings, options, each, results.history) for each in whole]
+        whole = [experiment for experiment in results.experiments if experiment.scope == SINCE_START]
+        plans = [_of_experiment(settings, options, experiment, results.history) for experiment in whole]
         if not plans:
             raise StreammetricsError(f"{results.empty_text()}; without a report, use --variation and --users-per-day")
     if form == "json":
-        print_json([_plain(each) for each in plans])
+        print_json([_plain(plan) for plan in plans])
         return
     console = output_console()
-    for each in plans:
-        for line in plan_lines(each):
+    for plan in plans:
+        for line in plan_lines(plan):
             console.print(line)
 
 
@@ -87,12 +87,12 @@ def _of_experiment(settings: Settings, options: PlanOptions, experiment: Experim
     rules, min_users = _rules(settings, options, experiment.experiment, experiment)
     per_hour = users_per_hour(history.of(experiment.experiment, experiment.scope))
     per_day = options.users_per_day or (None if per_hour is None else 24 * per_hour)
-    found = _control_measure(experiment, options.metric)
-    if found is None:
+    control_measure = _control_measure(experiment, options.metric)
+    if control_measure is None:
         return ExperimentPlan(
             experiment=experiment, problem=f"the control has fewer than {experiment.min_users:,} users, or all values are 0"
         )
-    measure, users = found
+    measure, users = control_measure
     assert measure.error is not None
     assumed = Assumptions(variation=measure.error * math.sqrt(users) / measure.mean, share=options.share, min_users=min_users, rules=rules)
     return _planned(assumed, options, per_day, measure_text(measure.metric, measure.k), experiment)
@@ -101,14 +101,14 @@ def _of_experiment(settings: Settings, options: PlanOptions, experiment: Experim
 def _rules(settings: Settings, options: PlanOptions, name: str, experiment: ExperimentReport | None = None) -> tuple[VerdictRules, int]:
     """Return the rules: of the options, else of the report, else of the settings."""
     policy = settings.experiments.policy(name)
-    known = policy if experiment is None else experiment
-    alpha = known.alpha if options.alpha is None else options.alpha
+    source = policy if experiment is None else experiment
+    alpha = source.alpha if options.alpha is None else options.alpha
     rules = VerdictRules(
         alpha=alpha / options.treatments,
-        margin=known.margin if options.margin is None else options.margin,
-        minimum_lift=options.minimum_lift or known.minimum_lift,
+        margin=source.margin if options.margin is None else options.margin,
+        minimum_lift=options.minimum_lift or source.minimum_lift,
     )
-    return rules, options.min_users or known.min_users
+    return rules, options.min_users or source.min_users
 
 
 def _control_measure(experiment: ExperimentReport, metric: str | None) -> tuple[MeasureReport, int] | None:
@@ -116,15 +116,15 @@ def _control_measure(experiment: ExperimentReport, metric: str | None) -> tuple[
 
     Raises ConfigError for a measure that the experiment does not have.
     """
-    control = next((each for each in experiment.variants if each.variant == experiment.control), None)
+    control = next((variant for variant in experiment.variants if variant.variant == experiment.control), None)
     if control is None:
         raise StreammetricsError(f"experiment {experiment.experiment!r} has no control; use --variation, or set its control")
-    names = [measure_text(each.metric, each.k) for each in control.measures]
+    names = [measure_text(measure.metric, measure.k) for measure in control.measures]
     if metric is not None and names and metric not in names:
         raise ConfigError([Problem("--metric", metric, f"must be one of {', '.join(names)}")])
-    for each, name in zip(control.measures, names, strict=True):
-        if name == metric or (metric is None and each.paging):
-            return (each, control.users) if each.error and each.mean > 0 else None
+    for measure, name in zip(control.measures, names, strict=True):
+        if name == metric or (metric is None and measure.paging):
+            return (measure, control.users) if measure.error and measure.mean > 0 else None
     return None
 
 
@@ -155,14 +155,18 @@ def _rows(assumed: Assumptions, lifts: Sequence[float]) -> Iterator[PlanRow]:
             yield PlanRow(verdict, None if verdict == "improved" else margin, lift, planned(tolerant, verdict, lift))
 
 
-def _plain(found: ExperimentPlan) -> dict[str, Any]:
+def _plain(plan: ExperimentPlan) -> dict[str, Any]:
     """Return plain JSON values. Users are of both arms; null: never."""
-    experiment, assumed = found.experiment, found.assumed
-    needed = [] if experiment is None else [(variant.variant, each) for variant in experiment.variants for each in variant.needed]
+    experiment, assumed = plan.experiment, plan.assumed
+    needed = (
+        []
+        if experiment is None
+        else [(variant.variant, needed_users) for variant in experiment.variants for needed_users in variant.needed]
+    )
     return {
         "experiment": None if experiment is None else experiment.experiment,
-        "problem": found.problem or None,
-        "metric": found.metric or None,
+        "problem": plan.problem or None,
+        "metric": plan.metric or None,
         "assumptions": None
         if assumed is None
         else {
@@ -172,7 +176,7 @@ def _plain(found: ExperimentPlan) -> dict[str, Any]:
             "alpha": assumed.rules.alpha,
             "margin": assumed.rules.margin,
             "minimum_lift": assumed.rules.minimum_lift,
-            "users_per_day": found.users_per_day,
+            "users_per_day": plan.users_per_day,
         },
         "plans": [
             {
@@ -180,12 +184,14 @@ def _plain(found: ExperimentPlan) -> dict[str, Any]:
                 "margin": row.margin,
                 "lift": row.lift,
                 "users": dict(zip(("p10", "p50", "p80", "p90"), map(_finite, row.users), strict=True)),
-                "days": dict(zip(("p10", "p50", "p80", "p90"), map(_finite, row.days(found.users_per_day)), strict=True)),
+                "days": dict(zip(("p10", "p50", "p80", "p90"), map(_finite, row.days(plan.users_per_day)), strict=True)),
             }
-            for row in found.rows
+            for row in plan.rows
         ],
-        "detectable": [{"users": each.users, "days": each.days, "drop": each.drop, "rise": each.rise} for each in found.detectable],
-        "needed": [{"variant": variant, **msgspec.to_builtins(each)} for variant, each in needed],
+        "detectable": [
+            {"users": effect.users, "days": effect.days, "drop": effect.drop, "rise": effect.rise} for effect in plan.detectable
+        ],
+        "needed": [{"variant": variant, **msgspec.to_builtins(needed_users)} for variant, needed_users in needed],
     }
 
 

@@ -102,8 +102,8 @@ def live_report(settings: Settings, panes: Path | None = None, since_ms: int | N
             report = report.at_step(since_ms)
         if panes is not None:
             write_stored_panes(panes, builder, report)
-        found: dict[str, Any] = plain(published(report, engine.layout, decode_history(history_blob.read())))
-        return found
+        content: dict[str, Any] = plain(published(report, engine.layout, decode_history(history_blob.read())))
+        return content
     finally:
         history_blob.close()
         store.close()

@@ -25,7 +25,7 @@ class Scenario(NamedTuple):
     @property
     def treatment(self) -> str:
         """The variant that the terminal compares with the control: the one with the worst ranker."""
-        return min(self.variants[1:], key=lambda each: each.quality).name
+        return min(self.variants[1:], key=lambda variant: variant.quality).name
 
 
 def _pair(quality: float, share: float = 0.5, control_share: float = 0.5) -> tuple[Variant, ...]:

@@ -120,10 +120,14 @@ class Screen:
         """Return one line with the final values of the longest window."""
         if self._report is None:
             return "starting"
-        window = max(self._windows, key=lambda each: each.ms)
+        window = max(self._windows, key=lambda length: length.ms)
         control, treatment = self._pair(self._report, window.ms, "final")
         metrics = [f"{metric} {_value(control, metric)} / {_value(treatment, metric)}" for metric in self._metrics]
-        verdicts = [f"{fit(each.experiment)}: {each.verdict.word}" for each in self._report.experiments if each.scope == SINCE_START]
+        verdicts = [
+            f"{fit(experiment.experiment)}: {experiment.verdict.word}"
+            for experiment in self._report.experiments
+            if experiment.scope == SINCE_START
+        ]
         values = f"final, last {window}, {CONTROL} / {self._treatment}: {', '.join(metrics)}"
         return " · ".join([self._status_line(), values, *verdicts])
 

@@ -79,14 +79,14 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         )
     letters = kafka.dead_letter_topic
     described = describe_topics(kafka, [*kafka.topics, *([letters] if letters else [])])
-    found, absent = described.topics, described.absent
+    topics, absent = described.topics, described.absent
     for name in kafka.topics:
-        if name in found:
-            yield DoctorFinding("ok", f"topic {name}: {counted(found[name].partitions, 'partition')}")
+        if name in topics:
+            yield DoctorFinding("ok", f"topic {name}: {counted(topics[name].partitions, 'partition')}")
         else:
             yield DoctorFinding("fail", f"topic {name} {absent[name].message}", f"{absent[name].fix}, or correct kafka.topics")
-    context.logs = LogIds(cluster.cluster_id, {name: found[name].topic_id for name in kafka.topics if name in found})
-    counts = {found[name].partitions for name in kafka.topics if name in found}
+    context.logs = LogIds(cluster.cluster_id, {name: topics[name].topic_id for name in kafka.topics if name in topics})
+    counts = {topics[name].partitions for name in kafka.topics if name in topics}
     if len(counts) > 1:
         fix = "add partitions to the smaller topics, or re-create them: a user's events need the same partition number in all topics"
         yield DoctorFinding("fail", "the topics have different partition counts", fix)
@@ -95,12 +95,12 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         yield from _process_findings(settings.worker.processes, context.partitions)
     if not letters:
         yield DoctorFinding("warn", "no dead-letter topic: refused events are counted but not kept", "set kafka.dead_letter_topic")
-    elif letters in found:
-        yield DoctorFinding("ok", f"dead-letter topic {letters}: {counted(found[letters].partitions, 'partition')}")
+    elif letters in topics:
+        yield DoctorFinding("ok", f"dead-letter topic {letters}: {counted(topics[letters].partitions, 'partition')}")
     else:
         message, fix = absent[letters].message, absent[letters].fix
         yield DoctorFinding("fail", f"dead-letter topic {letters} {message}", f"{fix}, or set kafka.dead_letter_topic to an empty value")
-    context.recent = yield from data_findings(settings, {name: found[name].partitions for name in kafka.topics if name in found})
+    context.recent = yield from data_findings(settings, {name: topics[name].partitions for name in kafka.topics if name in topics})
 
 
 def _process_findings(processes: int, partitions: int) -> Iterator[DoctorFinding]:

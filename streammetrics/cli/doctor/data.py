@@ -32,10 +32,10 @@ def reader_findings(settings: Settings) -> Iterator[DoctorFinding]:
 def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Generator[DoctorFinding, None, RecentExperiments]:
     """Check the topics that exist, and return the experiments of their recent lists. `partitions` are their partition counts."""
     yield from reader_findings(settings)
-    found = topic_settings(settings.kafka, list(partitions))
+    settings_of = topic_settings(settings.kafka, list(partitions))
     for topic in partitions:
-        if topic in found:
-            yield from settings_findings(topic, found[topic], settings)
+        if topic in settings_of:
+            yield from settings_findings(topic, settings_of[topic], settings)
         else:
             yield DoctorFinding("ok", f"topic {topic}: this user may not read its settings, so cleanup.policy and retention are unknown")
     records = recent_records(settings.kafka, partitions)
@@ -46,8 +46,8 @@ def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Generato
         except Later as later:
             yield DoctorFinding("fail", f"topic {topic}: its records were not checked: {later}", "correct what its reader waits for")
     now_ms = time.time_ns() // 1_000_000
-    for each in decoded:
-        yield from record_findings(each, settings, now_ms)
+    for sample in decoded:
+        yield from record_findings(sample, settings, now_ms)
     yield from sample_findings(decoded, settings)
     if len(set(partitions.values())) == 1:
         yield from key_findings(decoded, next(iter(partitions.values())))

@@ -34,13 +34,13 @@ RECORDS_MIN: Final = 10
 
 def key_findings(topics: Sequence[DecodedTopic], partitions: int) -> Iterator[DoctorFinding]:
     """Check the keys of all input topics together. They have the same number of partitions."""
-    by_topic = {each.topic: keyed for each in topics if (keyed := _users_of(each))}
+    by_topic = {topic.topic: keyed for topic in topics if (keyed := _users_of(topic))}
     if partitions == 1 or not by_topic:
         return
     seen: dict[str, set[int]] = defaultdict(set)
     for record, user in [pair for keyed in by_topic.values() for pair in keyed]:
         seen[user].add(record.partition)
-    several = sorted(user for user, found in seen.items() if len(found) > 1)
+    several = sorted(user for user, partitions_of_user in seen.items() if len(partitions_of_user) > 1)
     if several:
         placed = UserPartitions(len(seen), len(several))
         yield DoctorFinding(
@@ -83,17 +83,17 @@ def _topic_findings(topic: str, keyed: Sequence[Keyed], is_split: bool) -> Itera
 
 def _partitioner_findings(by_topic: Mapping[str, Sequence[Keyed]], partitions: int, is_split: bool) -> Iterator[DoctorFinding]:
     """Compare the partitioners of the topics, where records show them."""
-    found = {topic: name for topic, keyed in by_topic.items() if (name := _partitioner(keyed, partitions)) is not None}
-    names = sorted({name for name in found.values() if name})
-    if len(names) > 1 or (names and "" in found.values()):
-        listed = ", ".join(f"{topic} by {name or 'none of the known ones, or by several'}" for topic, name in found.items())
+    partitioners = {topic: name for topic, keyed in by_topic.items() if (name := _partitioner(keyed, partitions)) is not None}
+    names = sorted({name for name in partitioners.values() if name})
+    if len(names) > 1 or (names and "" in partitioners.values()):
+        listed = ", ".join(f"{topic} by {name or 'none of the known ones, or by several'}" for topic, name in partitioners.items())
         yield DoctorFinding("fail", f"the topics are partitioned by different partitioners: {listed}", FIX)
     elif names:
         yield DoctorFinding("ok", f"all topics are partitioned by {names[0]}")
-    elif found and not is_split:
+    elif partitioners and not is_split:
         yield DoctorFinding(
             "warn",
-            f"the partitioner of {', '.join(found)} is unknown, or producers use several",
+            f"the partitioner of {', '.join(partitioners)} is unknown, or producers use several",
             "make sure that all producers use the same one; an alert fires if users appear on several partitions",
         )
 

@@ -27,9 +27,9 @@ class RecentExperiments:
         """Return the experiments of the lists of these topics."""
         lists = [event for topic in topics for _, event in topic.events() if isinstance(event, Impression)]
         times: dict[str, list[int]] = {}
-        for shown in lists:
-            for experiment, _ in shown.experiments:
-                times.setdefault(experiment, []).append(shown.ts)
+        for impression in lists:
+            for experiment, _ in impression.experiments:
+                times.setdefault(experiment, []).append(impression.ts)
         return cls(len(lists), times)
 
     def ended_findings(self, settings: ExperimentSettings, now_ms: int) -> Iterator[DoctorFinding]:

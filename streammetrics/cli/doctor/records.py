@@ -55,9 +55,9 @@ def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: Decoder) 
     """Decode records as a worker would. A record with a usable event is usable, even if other events of it are malformed."""
     decoded = DecodedTopic(topic)
     for record in records:
-        found = decode(record.value)
-        errors = [each for each in found if isinstance(each, MalformedEvent) and each.reason != IGNORED]
-        events = [each for each in found if not isinstance(each, MalformedEvent)]
+        decoded_events = decode(record.value)
+        errors = [event for event in decoded_events if isinstance(event, MalformedEvent) and event.reason != IGNORED]
+        events = [event for event in decoded_events if not isinstance(event, MalformedEvent)]
         if errors:
             decoded.malformed.append((record, errors[0]))
         elif events:
@@ -79,7 +79,7 @@ def record_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> I
 
 def sample_findings(topics: Iterable[DecodedTopic], settings: Settings) -> Iterator[DoctorFinding]:
     """Check whether the events of all topics together mean what they seem to."""
-    sampled = {each.topic: [SampledEvent(event, record.ts) for record, event in each.events()] for each in topics}
+    sampled = {sample.topic: [SampledEvent(event, record.ts) for record, event in sample.events()] for sample in topics}
     for warning in sample_warnings(sampled, sample_rules(settings, is_whole=False)):
         yield DoctorFinding("warn", warning.text, warning.fix)
 
@@ -148,23 +148,23 @@ def _late_events(events: Iterable[tuple[RecentRecord, Event]], allowed_ms: int) 
     return late
 
 
-def settings_findings(topic: str, found: TopicSettings, settings: Settings) -> Iterator[DoctorFinding]:
+def settings_findings(topic: str, topic_settings: TopicSettings, settings: Settings) -> Iterator[DoctorFinding]:
     """Check how long a topic keeps its records, and whether it drops some of them."""
     join = settings.join
     needed_ms = join.gap_ms + join.lateness_ms + join.out_of_orderness_ms
-    if "compact" in found.cleanup_policy:
+    if "compact" in topic_settings.cleanup_policy:
         yield DoctorFinding(
             "warn",
-            f"topic {topic}: cleanup.policy is {found.cleanup_policy}, so Kafka deletes all events of a user but the newest",
+            f"topic {topic}: cleanup.policy is {topic_settings.cleanup_policy}, so Kafka deletes all events of a user but the newest",
             "set cleanup.policy=delete",
         )
-    if 0 <= found.retention_ms < needed_ms:
+    if 0 <= topic_settings.retention_ms < needed_ms:
         yield DoctorFinding(
             "warn",
-            f"topic {topic}: retention.ms is {found.retention_ms:,}, so records are gone after {span_text(found.retention_ms)}; "
-            f"a session may last {span_text(needed_ms)} and longer",
+            f"topic {topic}: retention.ms is {topic_settings.retention_ms:,}, so records are gone after"
+            f" {span_text(topic_settings.retention_ms)}; a session may last {span_text(needed_ms)} and longer",
             "set retention.ms to a day or more: after an outage, workers read on only if the records are still there",
         )
-    if "compact" not in found.cleanup_policy and not 0 <= found.retention_ms < needed_ms:
-        kept = "for ever" if found.retention_ms < 0 else f"for {span_text(found.retention_ms)}"
-        yield DoctorFinding("ok", f"topic {topic}: records are kept {kept}, timestamps are {found.timestamp_type}")
+    if "compact" not in topic_settings.cleanup_policy and not 0 <= topic_settings.retention_ms < needed_ms:
+        kept = "for ever" if topic_settings.retention_ms < 0 else f"for {span_text(topic_settings.retention_ms)}"
+        yield DoctorFinding("ok", f"topic {topic}: records are kept {kept}, timestamps are {topic_settings.timestamp_type}")

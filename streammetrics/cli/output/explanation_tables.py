@@ -28,50 +28,60 @@ def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation])
     for variant in experiment.variants:
         if variant.verdict is None or variant.verdict.word not in _CLEAR:
             continue
-        names = [(each.metric, each.k) for each in variant.measures if each.paging and each.verdict and each.verdict.word in _CLEAR]
-        about = [each for each in explanations if each.variant == variant.variant and (each.metric, each.k) in names]
-        found = [each for each in about if each.summary]
-        if about and not found:
+        names = [
+            (measure.metric, measure.k)
+            for measure in variant.measures
+            if measure.paging and measure.verdict and measure.verdict.word in _CLEAR
+        ]
+        about = [
+            explanation
+            for explanation in explanations
+            if explanation.variant == variant.variant and (explanation.metric, explanation.k) in names
+        ]
+        explained = [explanation for explanation in about if explanation.summary]
+        if about and not explained:
             unknown.append(about[0])
-        for each in found[:1]:
-            when = f"exploratory, lists from {minute_text(each.from_ms)} to {minute_text(each.end_ms)}"
-            yield Text(fit(f"why {each.variant} ({measure_text(each.metric, each.k)}; {when}): {'; '.join(each.summary)}"))
+        for explanation in explained[:1]:
+            when = f"exploratory, lists from {minute_text(explanation.from_ms)} to {minute_text(explanation.end_ms)}"
+            measure = measure_text(explanation.metric, explanation.k)
+            yield Text(fit(f"why {explanation.variant} ({measure}; {when}): {'; '.join(explanation.summary)}"))
     if unknown:
-        yield Text(fit(f"why {', '.join(each.variant for each in unknown)}: {unknown[0].unknown}"))
+        yield Text(fit(f"why {', '.join(explanation.variant for explanation in unknown)}: {unknown[0].unknown}"))
 
 
 def contribution_tables(explanations: Sequence[Explanation]) -> Iterator[RenderableType]:
     """Yield the contributions of all explanations, by segment value and by rank."""
-    for each in explanations:
-        title = f"{each.variant} against {each.against}, {measure_text(each.metric, each.k)}: {each.difference:+.4f} (exploratory)"
-        if each.segments:
+    for explanation in explanations:
+        arms, measure = f"{explanation.variant} against {explanation.against}", measure_text(explanation.metric, explanation.k)
+        title = f"{arms}, {measure}: {explanation.difference:+.4f} (exploratory)"
+        if explanation.segments:
             yield Text(fit(f"contributions by segment value, {title}"))
-            yield _segments(each)
-        if each.ranks:
-            measure = f"{each.ranks_of}@{each.ranks[-1].last}"
-            yield Text(fit(f"contributions by rank, {each.variant} against {each.against}, {measure} (exploratory)"))
-            yield _ranks(each)
+            yield _segments(explanation)
+        if explanation.ranks:
+            measure = f"{explanation.ranks_of}@{explanation.ranks[-1].last}"
+            yield Text(fit(f"contributions by rank, {explanation.variant} against {explanation.against}, {measure} (exploratory)"))
+            yield _ranks(explanation)
 
 
-def _segments(found: Explanation) -> FittingTable:
+def _segments(explanation: Explanation) -> FittingTable:
     numbers = ("lists", "control", "contribution", "of the whole", "by share", "lift", "interval (one look)")
     table = FittingTable(("segment", "value"), numbers, grouped=True)
-    for part in found.segments:
-        for each in part.values:
-            of_whole = share_text(each.contribution / found.difference) if found.difference else "-"
+    for part in explanation.segments:
+        for value in part.values:
+            of_whole = share_text(value.contribution / explanation.difference) if explanation.difference else "-"
             table.add_row(
-                *(part.segment, each.value, f"{each.lists:,}", f"{each.control_lists:,}", f"{each.contribution:+.4f}", of_whole),
-                *(f"{each.mix:+.4f}", lift_text(each.lift), interval_text(each.lift_lower, each.lift_upper)),
+                *(part.segment, value.value, f"{value.lists:,}", f"{value.control_lists:,}", f"{value.contribution:+.4f}", of_whole),
+                *(f"{value.mix:+.4f}", lift_text(value.lift), interval_text(value.lift_lower, value.lift_upper)),
             )
         if part.others:
             table.add_row(part.segment, f"{part.others:,} more", "", "", f"{part.others_contribution:+.4f}", "", "", "", "")
     return table
 
 
-def _ranks(found: Explanation) -> FittingTable:
+def _ranks(explanation: Explanation) -> FittingTable:
     table = FittingTable(("ranks",), ("contribution", "of the whole"))
-    whole = sum(each.contribution for each in found.ranks)
-    for each in found.ranks:
-        ranks = str(each.first) if each.first == each.last else f"{each.first} to {each.last}"
-        table.add_row(ranks, f"{each.contribution:+.4f}", share_text(each.contribution / whole) if whole else "-")
+    whole = sum(rank.contribution for rank in explanation.ranks)
+    for rank in explanation.ranks:
+        ranks = str(rank.first) if rank.first == rank.last else f"{rank.first} to {rank.last}"
+        table.add_row(ranks, f"{rank.contribution:+.4f}", share_text(rank.contribution / whole) if whole else "-")
     return table

@@ -41,8 +41,8 @@ def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
 
 def _treatments(answer: GateAnswer) -> FittingTable:
     table = FittingTable(("treatment", "gate"), ("users", "users of the control"), ("measure", "lift", "interval", "verdict"), grouped=True)
-    for each in answer.treatments:
-        table.add_row(each.variant, each.gate or "-", *_cells(each, answer))
+    for treatment in answer.treatments:
+        table.add_row(treatment.variant, treatment.gate or "-", *_cells(treatment, answer))
     return table
 
 
@@ -51,37 +51,37 @@ def no_answer_line(reason: str) -> Text:
     return Text.assemble(("WAIT", STYLES["wait"]), f"  {fit(reason)}")
 
 
-def progress_line(found: GateAnswer | StreammetricsError) -> str:
+def progress_line(answer: GateAnswer | StreammetricsError) -> str:
     """Return the state of a gate that has not decided, in one line."""
-    if isinstance(found, StreammetricsError):
-        return f"waiting: {fit(str(found))}"
-    needed = "" if found.needed is None else f" · needed: {fit(found.needed)}"
-    return f"waiting · {counted(found.users, 'user')} so far · {fit(found.reason)}{needed}"
+    if isinstance(answer, StreammetricsError):
+        return f"waiting: {fit(str(answer))}"
+    needed = "" if answer.needed is None else f" · needed: {fit(answer.needed)}"
+    return f"waiting · {counted(answer.users, 'user')} so far · {fit(answer.reason)}{needed}"
 
 
 SIGNS = {"pass": "✅", "wait": "⏳", "fail": "❌"}
 
 
-def summary_markdown(experiment: str, found: GateAnswer | StreammetricsError) -> str:
+def summary_markdown(experiment: str, answer: GateAnswer | StreammetricsError) -> str:
     """Return the decision, its reason and the numbers behind it. Names from events are never markup."""
-    if isinstance(found, StreammetricsError):
-        return f"### {SIGNS['wait']} {_text(experiment)}: wait\n\n{_text(str(found))}\n"
-    asked = experiment if found.variant is None else f"{experiment} / {found.variant}"
-    lines = [f"### {SIGNS[found.gate]} {_text(asked)}: {found.gate}", "", _text(found.reason)]
-    lines += [] if found.needed is None else ["", f"Needed: {_text(found.needed)}"]
-    for warning in found.warnings:
+    if isinstance(answer, StreammetricsError):
+        return f"### {SIGNS['wait']} {_text(experiment)}: wait\n\n{_text(str(answer))}\n"
+    asked = experiment if answer.variant is None else f"{experiment} / {answer.variant}"
+    lines = [f"### {SIGNS[answer.gate]} {_text(asked)}: {answer.gate}", "", _text(answer.reason)]
+    lines += [] if answer.needed is None else ["", f"Needed: {_text(answer.needed)}"]
+    for warning in answer.warnings:
         lines += ["", f"Warning: {_text(warning)}"]
-    if found.treatments:
-        lines += ["", *_table(found)]
-    lines += ["", f"Numbers {SCOPE_WORDS.get(found.scope, found.scope)}, up to {minute_text(found.up_to_ms)}."]
+    if answer.treatments:
+        lines += ["", *_table(answer)]
+    lines += ["", f"Numbers {SCOPE_WORDS.get(answer.scope, answer.scope)}, up to {minute_text(answer.up_to_ms)}."]
     return "\n".join(lines) + "\n"
 
 
-def _table(found: GateAnswer) -> Iterable[str]:
+def _table(answer: GateAnswer) -> Iterable[str]:
     yield "| treatment | gate | users | users of the control | measure | lift | interval | verdict |"
     yield "|---|---|--:|--:|---|--:|---|---|"
-    for each in found.treatments:
-        yield _row(_text(each.variant), each.gate or "-", *_cells(each, found))
+    for treatment in answer.treatments:
+        yield _row(_text(treatment.variant), treatment.gate or "-", *_cells(treatment, answer))
 
 
 def _cells(line: VerdictLine, answer: GateAnswer) -> tuple[str, ...]:
@@ -101,4 +101,4 @@ def _text(text: str) -> str:
     >>> _text("a|b <c> *d*")
     'a\\\\|b \\\\<c\\\\> \\\\*d\\\\*'
     """
-    return "".join(f"\\{each}" if each in r"\`*_{}[]<>#|!~&" else each for each in fit(text))
+    return "".join(f"\\{character}" if character in r"\`*_{}[]<>#|!~&" else character for character in fit(text))

@@ -33,7 +33,7 @@ class PlanRow(NamedTuple):
     users: Planned
 
     def days(self, users_per_day: float | None) -> Sequence[float | None]:
-        return [None if users_per_day is None else each / users_per_day for each in self.users]
+        return [None if users_per_day is None else users / users_per_day for users in self.users]
 
 
 class DetectableRow(NamedTuple):
@@ -57,19 +57,19 @@ class ExperimentPlan(NamedTuple):
     detectable: tuple[DetectableRow, ...] = ()
 
 
-def plan_lines(found: ExperimentPlan) -> Iterator[RenderableType]:
+def plan_lines(plan: ExperimentPlan) -> Iterator[RenderableType]:
     """Yield the lines and tables of a plan."""
-    if found.experiment is not None:
-        yield from _needed(found.experiment)
-    if found.assumed is None:
-        yield Text(fit(f"no plan: {found.problem}\n"))
+    if plan.experiment is not None:
+        yield from _needed(plan.experiment)
+    if plan.assumed is None:
+        yield Text(fit(f"no plan: {plan.problem}\n"))
         return
     yield Text.assemble(
-        ("A new experiment" if found.experiment else "Plan", "bold"), fit(f" · {' · '.join(_assumptions(found, found.assumed))}")
+        ("A new experiment" if plan.experiment else "Plan", "bold"), fit(f" · {' · '.join(_assumptions(plan, plan.assumed))}")
     )
-    yield _users(found)
-    yield _Ranges(found)
-    yield _detectable(found)
+    yield _users(plan)
+    yield _Ranges(plan)
+    yield _detectable(plan)
     yield Text(
         "Users are those of both arms. Verdicts are safe to check at any time: 10, 50, 80 and 90 % of experiments with this true lift have"
         " their verdict by then.\n",
@@ -84,38 +84,38 @@ def _needed(experiment: ExperimentReport) -> Iterator[RenderableType]:
             yield Text(fit(f"  {variant.variant} {needed_words(needed)} ({measure_text(needed.metric, needed.k)})"))
 
 
-def _assumptions(found: ExperimentPlan, assumed: Assumptions) -> Iterator[str]:
-    if found.metric:
-        yield found.metric
+def _assumptions(plan: ExperimentPlan, assumed: Assumptions) -> Iterator[str]:
+    if plan.metric:
+        yield plan.metric
     yield f"coefficient of variation {assumed.variation:.3g}"
     yield f"{share_text(assumed.share)} of users in the treatment"
-    yield "users a day unknown" if found.users_per_day is None else f"{found.users_per_day:,.0f} new users a day"
+    yield "users a day unknown" if plan.users_per_day is None else f"{plan.users_per_day:,.0f} new users a day"
     rules = assumed.rules
     yield f"effect to detect {percent(rules.minimum_lift)}, margin {percent(rules.margin)}, error {percent(rules.alpha)}"
 
 
-def _users(found: ExperimentPlan) -> FittingTable:
-    unit = () if found.users_per_day is None else tuple(f"days\n{share}" for share in ("10 %", "50 %", "80 %", "90 %"))
+def _users(plan: ExperimentPlan) -> FittingTable:
+    unit = () if plan.users_per_day is None else tuple(f"days\n{share}" for share in ("10 %", "50 %", "80 %", "90 %"))
     table = FittingTable(("verdict", "margin", "true lift"), (*(f"users\n{share}" for share in ("10 %", "50 %", "80 %", "90 %")), *unit))
-    for row in found.rows:
-        days = () if found.users_per_day is None else tuple(_days(each) for each in row.days(found.users_per_day))
-        table.add_row(row.verdict, _margin(row), lift_text(row.lift), *(_count(each) for each in row.users), *days)
+    for row in plan.rows:
+        days = () if plan.users_per_day is None else tuple(_days(days_of) for days_of in row.days(plan.users_per_day))
+        table.add_row(row.verdict, _margin(row), lift_text(row.lift), *(_count(users) for users in row.users), *days)
     return table
 
 
 class _Ranges:
     """A bar per row, from the users of 10 % to those of 90 % of experiments, on a logarithmic axis. Left out without block characters."""
 
-    def __init__(self, found: ExperimentPlan) -> None:
-        self._rows = [row for row in found.rows if math.isfinite(row.users.late)]
-        per_day = found.users_per_day
+    def __init__(self, plan: ExperimentPlan) -> None:
+        self._rows = [row for row in plan.rows if math.isfinite(row.users.late)]
+        per_day = plan.users_per_day
         self._unit, self._scale = ("users", 1.0) if per_day is None else ("days", per_day)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self._rows or not options.encoding.startswith("utf"):
             return
         low, high = (
-            edge(each) for edge, each in ((min, [row.users.early for row in self._rows]), (max, [row.users.late for row in self._rows]))
+            edge(ends) for edge, ends in ((min, [row.users.early for row in self._rows]), (max, [row.users.late for row in self._rows]))
         )
         span = math.log(high / low) or 1.0
         axis = Table.grid(expand=True)
@@ -127,16 +127,16 @@ class _Ranges:
         table = Table("verdict", "margin", "true lift", box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
         table.add_column(axis)
         for row in self._rows:
-            begin, end = (math.log(each / low) / span for each in (row.users.early, row.users.late))
+            begin, end = (math.log(users / low) / span for users in (row.users.early, row.users.late))
             table.add_row(row.verdict, _margin(row), lift_text(row.lift), Bar(1.0, begin, max(end, begin + 1 / BAR_WIDTH), width=BAR_WIDTH))
         yield table
 
 
-def _detectable(found: ExperimentPlan) -> FittingTable:
+def _detectable(plan: ExperimentPlan) -> FittingTable:
     table = FittingTable(("80 % find by",), ("users", "a drop of", "a rise of"))
-    for each in found.detectable:
-        when = f"{_count(each.users)} users" if each.days is None else f"day {each.days}"
-        table.add_row(when, _count(each.users), *("none" if lift is None else percent(abs(lift)) for lift in (each.drop, each.rise)))
+    for effect in plan.detectable:
+        when = f"{_count(effect.users)} users" if effect.days is None else f"day {effect.days}"
+        table.add_row(when, _count(effect.users), *("none" if lift is None else percent(abs(lift)) for lift in (effect.drop, effect.rise)))
     return table
 
 

@@ -97,25 +97,27 @@ class ExperimentResults:
 
     def shown(self) -> list[list[ExperimentReport]]:
         """Return the scopes of each experiment. On its first day, an experiment's day equals its whole run and is left out."""
-        found: dict[str, list[ExperimentReport]] = {}
-        for each in self.experiments:
-            scopes = found.setdefault(each.experiment, [])
-            if not scopes or scopes[0].variants != each.variants:
-                scopes.append(each)
-        return list(found.values())
+        by_name: dict[str, list[ExperimentReport]] = {}
+        for experiment in self.experiments:
+            scopes = by_name.setdefault(experiment.experiment, [])
+            if not scopes or scopes[0].variants != experiment.variants:
+                scopes.append(experiment)
+        return list(by_name.values())
 
     def only(self, names: Collection[str]) -> ExperimentResults:
         """Keep the experiments with these names; without names, all. Raises StreammetricsError for an unknown name."""
-        known = in_order([each.experiment for each in self.experiments] + [each.experiment for each in self.awaited])
+        all_names = in_order(
+            [experiment.experiment for experiment in self.experiments] + [experiment.experiment for experiment in self.awaited]
+        )
         for name in names:
-            if name not in known:
-                existing = ", ".join(map(fit, known)) or "none"
+            if name not in all_names:
+                existing = ", ".join(map(fit, all_names)) or "none"
                 raise StreammetricsError(f"the report has no experiment {name!r}; it has: {existing}")
         if not names:
             return self
-        explained = tuple(each for each in self.explanations if each.experiment in names)
-        awaited = tuple(each for each in self.awaited if each.experiment in names)
-        experiments = tuple(each for each in self.experiments if each.experiment in names)
+        explained = tuple(explanation for explanation in self.explanations if explanation.experiment in names)
+        awaited = tuple(verdict for verdict in self.awaited if verdict.experiment in names)
+        experiments = tuple(experiment for experiment in self.experiments if experiment.experiment in names)
         return replace(self, experiments=experiments, explanations=explained, awaited=awaited)
 
 
@@ -127,7 +129,7 @@ def read_report(plain: object, where: str) -> ExperimentResults:
         report = msgspec.convert(plain, _WholeReport)
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is a damaged report, or of another version: {error}") from error
-    history, ends = History.of_series(report.history), (each.end_ms for each in report.windows if each.end_ms is not None)
+    history, ends = History.of_series(report.history), (window.end_ms for window in report.windows if window.end_ms is not None)
     at_ms = max(ends, default=None) if report.experiments_entered_ms is None else report.experiments_entered_ms
     times = [*([] if at_ms is None else [at_ms]), *(ms for series in history.series for ms, _ in series.snapshots.kept)]
     if invalid := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
@@ -146,7 +148,7 @@ def read_report(plain: object, where: str) -> ExperimentResults:
 
 def saved_report(results: ExperimentResults) -> SavedReport:
     """Return the results as a report that can be read again."""
-    shown = {each.experiment for each in results.experiments}
+    names = {experiment.experiment for experiment in results.experiments}
     return SavedReport(
         results.experiments,
         results.version,
@@ -155,7 +157,7 @@ def saved_report(results: ExperimentResults) -> SavedReport:
         verdict_lines(results.experiments, results.at_ms),
         results.explanations,
         results.awaited,
-        tuple(each for each in results.history.series if each.experiment in shown),
+        tuple(series for series in results.history.series if series.experiment in names),
     )
 
 

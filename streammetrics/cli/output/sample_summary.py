@@ -64,27 +64,27 @@ class SampleSummary:
     def _of_lists(self) -> Iterator[str]:
         if not self.lists:
             return
-        sizes = [sum(map(bool, shown.items)) for shown in self.lists]
+        sizes = [sum(map(bool, impression.items)) for impression in self.lists]
         least, most = min(sizes), max(sizes)
         items = counted(most, "item") if least == most else f"{least:,} to {most:,} items, {median(sizes):g} in the middle"
-        parts = sum(shown.positions is not None for shown in self.lists)
+        parts = sum(impression.positions is not None for impression in self.lists)
         yield f"{len(self.lists):,}, with {items}" + (f"; {parts:,} of them are parts of lists, with positions" if parts else "")
-        yield from _of_labels((label for shown in self.lists for label in shown.experiments), len(self.lists))
-        yield from _of_labels((label for shown in self.lists for label in shown.segments), len(self.lists))
+        yield from _of_labels((label for impression in self.lists for label in impression.experiments), len(self.lists))
+        yield from _of_labels((label for impression in self.lists for label in impression.segments), len(self.lists))
 
     def _of_feedback(self) -> Iterator[str]:
         joined = SampleJoin(self.lists)
         for action, of_action in _grouped(self.feedback).items():
-            named = sum(each.impression_id is not None for each in of_action)
-            met = sum(joined.outcome(each)[0] == "matched" for each in of_action)
+            named = sum(feedback.impression_id is not None for feedback in of_action)
+            met = sum(joined.outcome(feedback)[0] == "matched" for feedback in of_action)
             of_lists = f"{named:,} with the id of a list, {len(of_action) - named:,} without"
             yield f"{excerpt(action)} {len(of_action):,}: {of_lists}; {met:,} {'meets' if met == 1 else 'meet'} a list of the sample"
 
 
 def _grouped(feedback: Iterable[Feedback]) -> dict[str, list[Feedback]]:
     groups: dict[str, list[Feedback]] = defaultdict(list)
-    for each in feedback:
-        groups[each.action].append(each)
+    for reaction in feedback:
+        groups[reaction.action].append(reaction)
     return groups
 
 
@@ -99,9 +99,9 @@ def _of_labels(labels: Iterable[tuple[str, str]], events: int) -> Iterator[str]:
 
 
 def _counts(counts: Counter[str]) -> str:
-    shown = [f"{excerpt(name)} {count:,}" for name, count in counts.most_common(NAMES_SHOWN_MAX)]
+    examples = [f"{excerpt(name)} {count:,}" for name, count in counts.most_common(NAMES_SHOWN_MAX)]
     others = sum(count for _, count in counts.most_common()[NAMES_SHOWN_MAX:])
-    return ", ".join([*shown, *([f"others {others:,}"] if others else [])])
+    return ", ".join([*examples, *([f"others {others:,}"] if others else [])])
 
 
 def _places(places: list[str]) -> str:

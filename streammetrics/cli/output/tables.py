@@ -50,7 +50,7 @@ def window_rows(report: Report, window_ms: int, view: WindowView) -> list[Varian
         _variant_row(values)
         for window in report.windows
         if window.window_ms == window_ms and window.view == view
-        for values in sorted(window.groups, key=lambda each: group_order(each.group))
+        for values in sorted(window.groups, key=lambda values: group_order(values.group))
         if not values.group.segment
     ]
 
@@ -114,9 +114,9 @@ def name_lines(names: Iterable[UnknownName]) -> Iterator[str]:
     unknown   action: CLICK 2 (did you mean click?)
     ignored   page view 1
     """
-    for kind, of_kind in groupby(names, key=lambda each: each.kind):
-        shown = ", ".join(map(str, of_kind))
-        yield f"{'ignored':<10}{shown}" if kind == IGNORED else f"{'unknown':<10}{kind}: {shown}"
+    for kind, of_kind in groupby(names, key=lambda entry: entry.kind):
+        printed = ", ".join(map(str, of_kind))
+        yield f"{'ignored':<10}{printed}" if kind == IGNORED else f"{'unknown':<10}{kind}: {printed}"
 
 
 def number(value: float | None) -> str:

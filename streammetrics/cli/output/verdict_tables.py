@@ -52,17 +52,21 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         up_to = minute_text(ends_ms(experiment, results.at_ms))
         yield Text.assemble((fit(experiment.experiment), "bold"), f" · {_scope_words(experiment)} · up to {up_to}")
         yield _verdict_line(experiment.verdict)
-        for each in others:
-            yield Text.assemble(f"{_scope_words(each)}: ", _verdict_line(each.verdict))
-            yield from _warnings(each, "")
+        for other_experiment in others:
+            yield Text.assemble(f"{_scope_words(other_experiment)}: ", _verdict_line(other_experiment.verdict))
+            yield from _warnings(other_experiment, "")
         yield from _warnings(experiment, "")
         yield from _needed(experiment, "", None if all_measures else NEEDED_MAX)
-        whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]
+        whole = [
+            explanation
+            for explanation in results.explanations
+            if experiment.scope == SINCE_START and explanation.experiment == experiment.experiment
+        ]
         yield from why_lines(experiment, whole)
         yield from _numbers(experiment, all_measures)
-        for each in others if all_measures else ():
-            yield Text(f"{_scope_words(each)}:")
-            yield from _numbers(each, all_measures)
+        for other_experiment in others if all_measures else ():
+            yield Text(f"{_scope_words(other_experiment)}:")
+            yield from _numbers(other_experiment, all_measures)
         if all_measures:
             yield from contribution_tables(whole)
         yield Text(fit(" · ".join(health_lines(experiment))))
@@ -82,8 +86,8 @@ def verdict_summary(experiments: Iterable[ExperimentReport]) -> Iterator[Text]:
 
 def _warnings(experiment: ExperimentReport, indent: str) -> Iterator[Text]:
     """Yield what bends the numbers of an experiment, without what its verdict says already."""
-    for each in further_warnings(experiment.warnings, experiment.verdict.reason):
-        yield Text(f"{indent}warning: {fit(str(each))}")
+    for warning in further_warnings(experiment.warnings, experiment.verdict.reason):
+        yield Text(f"{indent}warning: {fit(str(warning))}")
 
 
 def _needed(experiment: ExperimentReport, indent: str, most: int | None) -> Iterator[Text]:
@@ -106,17 +110,17 @@ def _scope_words(experiment: ExperimentReport) -> str:
 
 def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:
     yield _arms(experiment)
-    shown = None if all_measures else headline_measures(experiment)
+    chosen = None if all_measures else headline_measures(experiment)
     if experiment.preferences:
         yield _preferences(experiment)
-    compared = list(_compared(experiment, shown))
+    compared = list(_compared(experiment, chosen))
     if compared:
-        yield _measures(experiment, shown)
-    if any(each.reduced for _, each in compared):
-        yield _reduced(experiment, shown)
-    measured = {(each.metric, each.k) for variant in experiment.variants for each in variant.measures}
-    if shown is not None and len(measured) > len(shown):
-        yield Text(f"{counted(len(measured) - len(shown), 'more measure')}: use --all", style="dim")
+        yield _measures(experiment, chosen)
+    if any(measure.reduced for _, measure in compared):
+        yield _reduced(experiment, chosen)
+    measured = {(measure.metric, measure.k) for variant in experiment.variants for measure in variant.measures}
+    if chosen is not None and len(measured) > len(chosen):
+        yield Text(f"{counted(len(measured) - len(chosen), 'more measure')}: use --all", style="dim")
 
 
 def _arms(experiment: ExperimentReport) -> FittingTable:
@@ -131,54 +135,61 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
     return table
 
 
-def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
+def _measures(experiment: ExperimentReport, chosen: tuple[tuple[str, int], ...] | None) -> FittingTable:
     """Build one row per measure and compared variant, with the control's mean beside it."""
     table = FittingTable(("measure", "variant"), ("control", "mean", "lift", "interval"), ("verdict",))
     of_control = {
-        (each.metric, each.k): each.mean
+        (measure.metric, measure.k): measure.mean
         for variant in experiment.variants
         if variant.variant == experiment.control
-        for each in variant.measures
+        for measure in variant.measures
     }
-    for variant, each in _compared(experiment, shown):
-        verdict = Text(each.verdict.word, style=STYLES[each.verdict.word]) if each.verdict else Text("-")
-        if each.paging and each.verdict:
+    for variant, measure in _compared(experiment, chosen):
+        verdict = Text(measure.verdict.word, style=STYLES[measure.verdict.word]) if measure.verdict else Text("-")
+        if measure.paging and measure.verdict:
             verdict.append(" (decides)", style="dim")
-        interval = interval_text(each.lift_lower, each.lift_upper)
-        mean = number(of_control.get((each.metric, each.k)))
-        table.add_row(measure_text(each.metric, each.k), variant, mean, number(each.mean), lift_text(each.lift), interval, verdict)
+        interval = interval_text(measure.lift_lower, measure.lift_upper)
+        mean = number(of_control.get((measure.metric, measure.k)))
+        table.add_row(
+            measure_text(measure.metric, measure.k), variant, mean, number(measure.mean), lift_text(measure.lift), interval, verdict
+        )
     return table
 
 
 def _preferences(experiment: ExperimentReport) -> FittingTable:
     """Build one row per team of an interleaved experiment and action. The first rows of a team decide."""
     table = FittingTable(("team", "against", "by"), ("users", "lists", "drafts first", "mean credit", "interval"), ("verdict",))
-    for each in (*experiment.preferences, *experiment.preferences_by_action):
-        verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
-        counts = f"{each.users:,}", f"{each.lists:,}", share_text(each.first_share)
-        action = each.action or "relevant items"
-        table.add_row(each.team, each.against, action, *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
+    for preference in (*experiment.preferences, *experiment.preferences_by_action):
+        verdict = Text(preference.verdict.word, style=STYLES[preference.verdict.word])
+        counts = f"{preference.users:,}", f"{preference.lists:,}", share_text(preference.first_share)
+        action = preference.action or "relevant items"
+        table.add_row(preference.team, preference.against, action, *counts, f"{preference.credit:+.4f}", credit_text(preference), verdict)
     return table
 
 
-def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> FittingTable:
+def _reduced(experiment: ExperimentReport, chosen: tuple[tuple[str, int], ...] | None) -> FittingTable:
     """Build the table of measures with reduced variance."""
     table = FittingTable(("with CUPED", "variant"), ("mean", "lift", "interval", "variance removed"))
-    for variant, each in _compared(experiment, shown):
-        if each.reduced is not None:
-            interval = interval_text(each.reduced.lift_lower, each.reduced.lift_upper)
-            numbers = number(each.reduced.mean), lift_text(each.reduced.lift), interval, share_text(each.reduced.variance_reduction)
-            table.add_row(fit(measure_text(each.metric, each.k)), Text(fit(variant)), *numbers)
+    for variant, measure in _compared(experiment, chosen):
+        if measure.reduced is not None:
+            interval = interval_text(measure.reduced.lift_lower, measure.reduced.lift_upper)
+            numbers = (
+                number(measure.reduced.mean),
+                lift_text(measure.reduced.lift),
+                interval,
+                share_text(measure.reduced.variance_reduction),
+            )
+            table.add_row(fit(measure_text(measure.metric, measure.k)), Text(fit(variant)), *numbers)
     return table
 
 
-def _compared(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | None) -> list[tuple[str, MeasureReport]]:
+def _compared(experiment: ExperimentReport, chosen: tuple[tuple[str, int], ...] | None) -> list[tuple[str, MeasureReport]]:
     """Return the shown measures of each variant except the control, in display order."""
     rows = [
-        (variant.variant, each)
+        (variant.variant, measure)
         for variant in experiment.variants
         if variant.variant != experiment.control
-        for each in variant.measures
-        if shown is None or (each.metric, each.k) in shown
+        for measure in variant.measures
+        if chosen is None or (measure.metric, measure.k) in chosen
     ]
-    return sorted(rows, key=lambda row: shown.index((row[1].metric, row[1].k)) if shown else 0)
+    return sorted(rows, key=lambda row: chosen.index((row[1].metric, row[1].k)) if chosen else 0)

@@ -106,8 +106,8 @@ class _Process:
             takers.append(feed.take)
 
         def take(report: Report) -> None:
-            for each in takers:
-                each(report)
+            for taker in takers:
+                taker(report)
 
         publisher = Publisher(
             builder=builder,

@@ -79,13 +79,15 @@ class Startup:
     def _set_trouble(self, where: Where, error: str | None) -> None:
         """Set why the store or the source is unavailable (None: it is available), and log the change."""
         status, trouble = self._status, None
-        known = status.store_trouble if where == "store" else status.source_trouble
+        last_trouble = status.store_trouble if where == "store" else status.source_trouble
         if error is not None:
-            since_seconds, failures = (self._clock.monotonic(), 0) if known is None else (known.since_seconds, known.failures)
+            since_seconds, failures = (
+                (self._clock.monotonic(), 0) if last_trouble is None else (last_trouble.since_seconds, last_trouble.failures)
+            )
             trouble = Trouble(since_seconds, failures + 1, error)
-        if known is None and trouble is not None:
+        if last_trouble is None and trouble is not None:
             log.warning(f"{where} unavailable, trying again", error=error)
-        elif known is not None and trouble is None:
+        elif last_trouble is not None and trouble is None:
             log.info(f"{where} available")
         if where == "store":
             status.store_trouble = trouble

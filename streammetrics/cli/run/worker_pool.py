@@ -67,15 +67,15 @@ class WorkerPool:
 
     def pids(self) -> list[int]:
         """Return the ids of the processes that run."""
-        return [process.pid for each in self._workers if (process := each.process) is not None]
+        return [process.pid for worker in self._workers if (process := worker.process) is not None]
 
     def run(self, stop: threading.Event) -> None:
         """Run all processes until `stop` is set. Raises the error of a process that a restart cannot fix."""
         try:
             while not stop.is_set() and self._error is None:
-                for each in self._workers:
-                    if each.process is None and self._clock.monotonic() >= each.start_at_seconds:
-                        self._start(each)
+                for worker in self._workers:
+                    if worker.process is None and self._clock.monotonic() >= worker.start_at_seconds:
+                        self._start(worker)
                 self._receive(WAIT_SECONDS)
         finally:
             self._finish()
@@ -98,12 +98,12 @@ class WorkerPool:
 
     def _receive(self, seconds: float) -> None:
         """Wait for messages, and update the merged status."""
-        by_pipe = {each.pipe: each for each in self._workers if each.pipe is not None}
+        by_pipe = {worker.pipe: worker for worker in self._workers if worker.pipe is not None}
         for pipe in wait(list(by_pipe), seconds) if by_pipe else ():
             self._read(by_pipe[pipe])  # type: ignore[index]  # `wait` returns what it was given
         if not by_pipe:
             self._clock.sleep(seconds)
-        running = [each.status or ProcessStatus(each.started_seconds) for each in self._workers if each.process is not None]
+        running = [worker.status or ProcessStatus(worker.started_seconds) for worker in self._workers if worker.process is not None]
         if not running:
             self._status.beat_seconds = self._clock.monotonic()
         update_merged(self._status, running, [self._ended], len(self._workers))
@@ -149,18 +149,18 @@ class WorkerPool:
     def _finish(self) -> None:
         """Let all processes commit and leave the group, and kill those that take too long."""
         self._is_finishing = True
-        for each in self._workers:
-            if each.pipe is not None:
+        for worker in self._workers:
+            if worker.pipe is not None:
                 with contextlib.suppress(OSError):
-                    each.pipe.send(None)
+                    worker.pipe.send(None)
         deadline = self._clock.monotonic() + FINISH_SECONDS
-        while any(each.process for each in self._workers) and self._clock.monotonic() < deadline:
+        while any(worker.process for worker in self._workers) and self._clock.monotonic() < deadline:
             self._receive(WAIT_SECONDS)
-        for each in self._workers:
-            if each.process is not None:
-                log.warning("worker process did not stop, killing it", worker=each.name)
-                each.process.kill()
-                self._handle_end(each)
+        for worker in self._workers:
+            if worker.process is not None:
+                log.warning("worker process did not stop, killing it", worker=worker.name)
+                worker.process.kill()
+                self._handle_end(worker)
 
 
 def settings_of(settings: Settings, number: int) -> Settings:

@@ -44,5 +44,5 @@ def _has(headers: list[str], tag: str) -> bool:
     >>> _has(['"a", W/"b"'], 'W/"b"'), _has(['"b"'], 'W/"b"'), _has(["*"], 'W/"b"'), _has(['"a"'], 'W/"b"'), _has([], 'W/"b"')
     (True, True, True, False, False)
     """
-    known = [each.strip().removeprefix("W/") for line in headers for each in line.split(",")]
-    return tag.removeprefix("W/") in known or "*" in known
+    tags = [tag.strip().removeprefix("W/") for line in headers for tag in line.split(",")]
+    return tag.removeprefix("W/") in tags or "*" in tags

@@ -68,9 +68,12 @@ def with_glossary(page: str) -> str:
 
 def help_routes() -> list[Route]:
     """Return the routes of the glossary and of each runbook: `/help/glossary` and `/help/ALERT`."""
-    runbooks = [each for each in package_file("runbooks").iterdir() if each.name.endswith(".md")]
-    pages = [(package_file("glossary.md"), _GLOSSARY), *((each, _RUNBOOKS) for each in sorted(runbooks, key=lambda each: each.name))]
-    return [Route(f"/help/{each.name.removesuffix('.md')}", _page(each, folder)) for each, folder in pages]
+    runbooks = [runbook for runbook in package_file("runbooks").iterdir() if runbook.name.endswith(".md")]
+    pages = [
+        (package_file("glossary.md"), _GLOSSARY),
+        *((runbook, _RUNBOOKS) for runbook in sorted(runbooks, key=lambda runbook: runbook.name)),
+    ]
+    return [Route(f"/help/{page.name.removesuffix('.md')}", _page(page, folder)) for page, folder in pages]
 
 
 def _page(source: Traversable, folder: str) -> Callable[[Request], Awaitable[Response]]:
@@ -84,7 +87,7 @@ def _page(source: Traversable, folder: str) -> Callable[[Request], Awaitable[Res
 @cache
 def rendered(title: str, markdown: str, folder: str) -> bytes:
     """Return a page of Markdown as HTML. Its links, written from its folder, lead to this server's runbooks or to the repository."""
-    linked = _LINK.sub(lambda found: f"{found[1]}{_address(found[2], folder)})", markdown)
+    linked = _LINK.sub(lambda match: f"{match[1]}{_address(match[2], folder)})", markdown)
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(linked)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

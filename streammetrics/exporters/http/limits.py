@@ -95,7 +95,7 @@ class LimitedListener(socket.socket):
         """Close the connection that has waited longest for its client. Its transport notices the end, and closes it too."""
         waiting = [(since, one) for one in served if (since := self._waiting_since(one)) is not None]
         if waiting:
-            _, longest = min(waiting, key=lambda each: each[0])
+            _, longest = min(waiting, key=lambda waiter: waiter[0])
             self._evicted.add(longest)
             self._is_evicting = True
             with contextlib.suppress(OSError):

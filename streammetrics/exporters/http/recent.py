@@ -151,14 +151,14 @@ class RecentPoints:
         report, self._last = self._last, None
         if report is None:
             return
-        found = {**self._window_points(report), **_experiment_points(report)}
-        for track in [track for track in self._tracks if track not in found]:
+        new_points = {**self._window_points(report), **_experiment_points(report)}
+        for track in [track for track in self._tracks if track not in new_points]:
             self._numbers -= sum(point.numbers for point in self._tracks.pop(track))
         for window in report.earlier_windows:
             earlier = self._window_point(window)
             if earlier is not None:
                 self._add(self._tracks.setdefault(_WindowTrack(window.window_ms, window.view), deque()), earlier, 1)
-        for track, point in found.items():
+        for track, point in new_points.items():
             points = self._tracks.setdefault(track, deque())
             if point is not None:
                 self._add(points, point, _interval_ms(track, report))
@@ -253,8 +253,8 @@ def _ends(report: Report) -> dict[_Track, int | None]:
         _WindowTrack(window.window_ms, window.view): window.end_ms if window.complete else None for window in report.windows
     }
     end_ms = report.up_to_ms
-    for each in report.experiments:
-        track = _ExperimentTrack(each.experiment, each.scope)
+    for experiment in report.experiments:
+        track = _ExperimentTrack(experiment.experiment, experiment.scope)
         ends[track] = None if end_ms is None else end_ms // _interval_ms(track, report)
     return ends
 
@@ -262,12 +262,12 @@ def _ends(report: Report) -> dict[_Track, int | None]:
 def _experiment_points(report: Report) -> dict[_Track, _Point | None]:
     """Return the points of experiments."""
     end_ms = report.up_to_ms
-    found: dict[_Track, _Point | None] = {}
-    for each in report.experiments:
-        lines: dict[Hashable, array[float]] = dict(list(_measure_lines(each))[:LINES_MAX])
+    points: dict[_Track, _Point | None] = {}
+    for experiment in report.experiments:
+        lines: dict[Hashable, array[float]] = dict(list(_measure_lines(experiment))[:LINES_MAX])
         point = None if end_ms is None else _Point(end_ms, lines)
-        found[_ExperimentTrack(each.experiment, each.scope)] = point
-    return found
+        points[_ExperimentTrack(experiment.experiment, experiment.scope)] = point
+    return points
 
 
 def _measure_lines(experiment: ExperimentReport) -> Iterator[tuple[Hashable, array[float]]]:

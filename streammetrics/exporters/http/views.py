@@ -139,12 +139,12 @@ class HttpViews:
     def report_json(self) -> bytes | None:
         """Return the newest report as JSON; None before the first report. A report is encoded once, when a client first asks for it."""
         with self._encoding:
-            shown, made = self._report, self._report_json
-            if shown is None:
+            last_report, made = self._report, self._report_json
+            if last_report is None:
                 return None
-            report, history = shown
+            report, history = last_report
             if made is None or made[0][0] is not report or made[0][1] is not history:
-                made = self._report_json = (shown, encoded(published(report, self._exposition.layout, history)))
+                made = self._report_json = (last_report, encoded(published(report, self._exposition.layout, history)))
             return made[1]
 
     def report_part(self, choice: ReportChoice | None) -> bytes | None:
@@ -152,10 +152,10 @@ class HttpViews:
 
         None before the first report. What all treatments still need is computed once for each new judgement.
         """
-        shown = self._report
-        if shown is None:
+        last_report = self._report
+        if last_report is None:
             return None
-        report, history = shown
+        report, history = last_report
         if choice is None:
             return encoded(report_state(report))
         with self._encoding:
@@ -203,19 +203,19 @@ class HttpViews:
         since_ms: when the running step of a rollout began (event time); None: it is found.
         The report is stale if it was read too long ago, if its event time is too far behind, or if this process is behind its inputs.
         """
-        shown, shown_seconds, now_ms = self._report, self._shown_seconds, self.wall_ms()
-        if shown is None or shown_seconds is None:
+        last_report, shown_seconds, now_ms = self._report, self._shown_seconds, self.wall_ms()
+        if last_report is None or shown_seconds is None:
             return None
-        report, history = shown
+        report, history = last_report
         stale = [*self._stale(self._monotonic() - shown_seconds), *ReportTimes.of(report).staleness(now_ms, self._stale_ms)]
         warnings = [*map(str, report.warnings())]
-        known = find_experiment(report.experiments, experiment, scope, stale, warnings)
+        chosen = find_experiment(report.experiments, experiment, scope, stale, warnings)
         if since_ms is not None:
             assert report.since is not None, "a report without the state that it was made of"
-            known = report.since(experiment, scope, since_ms) or known
-        (found,) = with_outlook([known], history)
+            chosen = report.since(experiment, scope, since_ms) or chosen
+        (answered,) = with_outlook([chosen], history)
         return answer_gate(
-            found,
+            answered,
             variant,
             stale=stale,
             up_to_ms=report.entered_ms,

@@ -47,9 +47,11 @@ def measure_rows(report: ExperimentReport) -> Iterator[MeasureRow]:
         yield _row(report, "last_list_timestamp_seconds", report.last_ms / 1_000)
     if report.gate is not None:
         yield _row(report, "gate", report.gate.code)
-    for key, name in dict.fromkeys((each.key, each.variant) for each in report.warnings):
+    for key, name in dict.fromkeys((warning.key, warning.variant) for warning in report.warnings):
         yield MeasureRow("warning", report.experiment, name, "", "", report.scope, 1, key)
-    for metric, k in dict.fromkeys((each.metric, each.k) for variant in report.variants for each in variant.measures if each.paging):
+    for metric, k in dict.fromkeys(
+        (measure.metric, measure.k) for variant in report.variants for measure in variant.measures if measure.paging
+    ):
         yield _row(report, "paging", 1, metric=metric, k=str(k or ""))
     for variant in report.variants:
         yield from _variant_rows(report, variant)
@@ -72,26 +74,26 @@ def _variant_rows(report: ExperimentReport, variant: VariantReport) -> Iterator[
     if variant.users:
         yield _row(report, "effective_users", variant.effective_users, name)
         yield _row(report, "largest_user_share_max", variant.largest_user_share_max, name)
-    for each in variant.measures:
-        for series, value in _values_of(each).items():
+    for measure in variant.measures:
+        for series, value in _values_of(measure).items():
             if value is not None:
-                yield _row(report, series, value, name, each.metric, str(each.k or ""))
+                yield _row(report, series, value, name, measure.metric, str(measure.k or ""))
 
 
 def preference_rows(report: ExperimentReport) -> Iterator[PreferenceRow]:
     """Yield every series of the preferences between teams. Unknown values are left out."""
-    for each in report.preferences:
+    for preference in report.preferences:
         values = {
-            "credit": each.credit,
-            "credit_lower": each.credit_lower,
-            "credit_upper": each.credit_upper,
-            "users": each.users,
-            "lists": each.lists,
-            "verdict": each.verdict.code,
+            "credit": preference.credit,
+            "credit_lower": preference.credit_lower,
+            "credit_upper": preference.credit_upper,
+            "users": preference.users,
+            "lists": preference.lists,
+            "verdict": preference.verdict.code,
         }
         for series, value in values.items():
             if value is not None:
-                yield PreferenceRow(series, report.experiment, each.team, each.against, report.scope, value)
+                yield PreferenceRow(series, report.experiment, preference.team, preference.against, report.scope, value)
 
 
 def _values_of(measure: MeasureReport) -> dict[str, float | None]:

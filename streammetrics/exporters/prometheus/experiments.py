@@ -42,7 +42,7 @@ def experiment_groups(experiments: Iterable[ExperimentReport]) -> Iterator[Group
 
 def _teams(experiment: ExperimentReport) -> set[Group]:
     """Return the teams of an interleaved experiment. Teams are named like variants."""
-    return {Group(experiment.experiment, team) for each in experiment.preferences for team in (each.team, each.against)}
+    return {Group(experiment.experiment, team) for preference in experiment.preferences for team in (preference.team, preference.against)}
 
 
 def experiment_rows(
@@ -54,37 +54,37 @@ def experiment_rows(
     """
     experiments = list(experiments)
     rows = sorted((row for experiment in experiments for row in measure_rows(experiment)), key=lambda row: row.metric != "")
-    named = [(row, shown) for row in rows if not (shown := groups[Group(row.experiment, row.variant)]).is_folded]
+    named = [(row, group) for row in rows if not (group := groups[Group(row.experiment, row.variant)]).is_folded]
     credits = [row for experiment in experiments for row in preference_rows(experiment)]
     of_teams = [label_sets for row in credits if (label_sets := _credited(row, groups)) is not None]
     split = next((at for at, (row, _) in enumerate(named) if row.metric != ""), len(named))
-    found = [_labelled(row, shown) for row, shown in named]
+    lines = [_labelled(row, group) for row, group in named]
     left_out = len(rows) - len(named) + len(credits) - len(of_teams)
-    return [*found[:split], *of_teams, *found[split:]], left_out
+    return [*lines[:split], *of_teams, *lines[split:]], left_out
 
 
 def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentReport], control_of: ControlOf) -> Iterator[tuple[str, ...]]:
     """Yield (experiment, variant, role) of every variant with a name of its own, sorted."""
     experiments = list(experiments)
-    controls = {each.experiment: each.control for each in experiments if each.control is not None}
-    known = {(each.experiment, variant.variant): variant.role for each in experiments for variant in each.variants}
+    controls = {experiment.experiment: experiment.control for experiment in experiments if experiment.control is not None}
+    roles = {(experiment.experiment, variant.variant): variant.role for experiment in experiments for variant in experiment.variants}
     variants: dict[str, dict[str, str]] = {}
-    arms = {Group(each.experiment, variant.variant) for each in experiments for variant in each.variants}
-    teams = {group for each in experiments for group in _teams(each)} - arms
-    for group, shown in groups.items():
+    arms = {Group(experiment.experiment, variant.variant) for experiment in experiments for variant in experiment.variants}
+    teams = {group for experiment in experiments for group in _teams(experiment)} - arms
+    for group, printed in groups.items():
         if (
             group not in teams
             and group.experiment
             and group.variant
-            and not shown.segments
-            and OTHER not in (shown.experiment, shown.variant)
+            and not printed.segments
+            and OTHER not in (printed.experiment, printed.variant)
         ):
-            variants.setdefault(group.experiment, {})[group.variant] = shown.variant
+            variants.setdefault(group.experiment, {})[group.variant] = printed.variant
     for experiment in sorted(variants):
         control = controls.get(experiment) or control_of(experiment, variants[experiment])
         name = groups[Group(experiment, next(iter(variants[experiment])))].experiment
         for variant, shown_variant in sorted(variants[experiment].items()):
-            yield name, shown_variant, known.get((experiment, variant)) or role_of(variant, control)
+            yield name, shown_variant, roles.get((experiment, variant)) or role_of(variant, control)
 
 
 def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[str, tuple[str, ...], float] | None:
@@ -94,11 +94,11 @@ def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[s
     return f"streammetrics_interleaving_{row.series}", (team.experiment, team.variant, against.variant, row.scope), row.value
 
 
-def _labelled(row: MeasureRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:
+def _labelled(row: MeasureRow, group: ShownGroup) -> tuple[str, tuple[str, ...], float]:
     series = SERIES[f"streammetrics_experiment_{row.series}"]
     values = {
-        "experiment": shown.experiment,
-        "variant": shown.variant,
+        "experiment": group.experiment,
+        "variant": group.variant,
         "metric": row.metric,
         "k": row.k,
         "scope": row.scope,

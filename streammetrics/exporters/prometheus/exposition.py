@@ -169,7 +169,7 @@ class Exposition:
         """Return the families of the values of windows."""
         families = [series for series in TABLE if series.name in lines]
         heads = [_RENDER[format_](_Family(series)).removesuffix(_END).decode() for series in families]
-        return "".join(text for head, each in zip(heads, families, strict=True) for text in (head, *lines[each.name])).encode()
+        return "".join(text for head, family in zip(heads, families, strict=True) for text in (head, *lines[family.name])).encode()
 
     def _process_rows(self, others: int) -> list[SampleRow]:
         """Return the rows of the process. `others` is the number of series of the report."""

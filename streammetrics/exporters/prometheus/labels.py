@@ -30,11 +30,11 @@ def clean(value: str) -> str:
     >>> clean("<script>alert(1)</script>"), clean("a\\nb"), clean("_other")
     ('<script>alert(1)</script>', 'a\ufffdb~7e18f737', '_other~e7847e7f')
     """
-    shown = fit(value)
-    if shown == value and len(shown) <= CHARS_MAX and shown != OTHER and not _DIGESTED.search(shown):
+    printed = fit(value)
+    if printed == value and len(printed) <= CHARS_MAX and printed != OTHER and not _DIGESTED.search(printed):
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
-    return f"{shown[: CHARS_MAX - 1 - _DIGEST_CHARS]}~{digest}"
+    return f"{printed[: CHARS_MAX - 1 - _DIGEST_CHARS]}~{digest}"
 
 
 Value = TypeVar("Value", bound=str | tuple[str, str])
@@ -70,7 +70,7 @@ class _Names(Generic[Value]):
         owners: dict[str, Value] = {}
         for value in values[: self._values_max]:
             owners.setdefault(before.get(value) or clean(self._text(value)), value)
-        self._shown = {value: shown for shown, value in owners.items()}
+        self._shown = {value: printed for printed, value in owners.items()}
         return {**dict.fromkeys(values, OTHER), **self._shown}
 
 
@@ -87,10 +87,10 @@ class LabelNames:
 
     def assign(self, live: Collection[Group], resting: Collection[Group]) -> Mapping[Group, ShownGroup]:
         """Return the labels of the groups of a report. `live` groups are in windows, `resting` ones only in totals."""
-        experiments = _assigned(self._experiments, *([each.experiment for each in groups] for groups in (live, resting)))
-        live_kept, resting_kept = ([each for each in groups if experiments[each.experiment] != OTHER] for groups in (live, resting))
-        variants = _assigned(self._variants, *([each.variant for each in groups] for groups in (live_kept, resting_kept)))
-        segments = self._segments.assign((each.segment, each.value) for each in live if each.segment)
+        experiments = _assigned(self._experiments, *([group.experiment for group in groups] for groups in (live, resting)))
+        live_kept, resting_kept = ([group for group in groups if experiments[group.experiment] != OTHER] for groups in (live, resting))
+        variants = _assigned(self._variants, *([group.variant for group in groups] for groups in (live_kept, resting_kept)))
+        segments = self._segments.assign((group.segment, group.value) for group in live if group.segment)
 
         def shown(group: Group) -> ShownGroup:
             experiment = experiments[group.experiment]
@@ -124,13 +124,13 @@ class MonotonicCounters(Generic[Counter]):
         [{'counter': 5}, {'counter': 5}, {'counter': 6}]
         """
         seen: dict[Hashable, int] = {}
-        shown: dict[Counter, int] = {}
+        increases: dict[Counter, int] = {}
         for source, counter, value in sources:
-            known = self._seen.get(source, 0)
-            seen[source] = max(known, value)
+            count_before = self._seen.get(source, 0)
+            seen[source] = max(count_before, value)
             before = self._shown.get(counter)
-            if counter not in shown:
-                shown[counter] = 0 if before is None else before
-            shown[counter] += seen[source] - (0 if before is None else known)
-        self._seen, self._shown = seen, shown
-        return shown
+            if counter not in increases:
+                increases[counter] = 0 if before is None else before
+            increases[counter] += seen[source] - (0 if before is None else count_before)
+        self._seen, self._shown = seen, increases
+        return increases

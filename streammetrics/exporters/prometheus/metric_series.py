@@ -35,8 +35,8 @@ ENGAGEMENT_MEANINGS = {
     "first_click_rank": "Mean rank of the first click of a list, of lists with a click",
     "time_to_first_click": "Mean seconds from a list to its first click, of lists with a click",
     **{
-        f"time_to_first_click_p{each}": f"Seconds within which {each} % of first clicks come, to the next bound of a histogram"
-        for each in (50, 90, 99)
+        f"time_to_first_click_p{quantile}": f"Seconds within which {quantile} % of first clicks come, to the next bound of a histogram"
+        for quantile in (50, 90, 99)
     },
     "satisfied_rate": "Share of lists with an item of engagement.satisfied_grade or above",
     "reformulation_rate": "Share of lists without a grade above 0 that another list follows within engagement.reformulation_ms",

@@ -66,12 +66,12 @@ class LimitedRows:
     def room(self) -> int:
         return max(0, self._rows_max - len(self))
 
-    def add_lines(self, found: ValueLines, all_lines: int) -> None:
+    def add_lines(self, value_lines: ValueLines, all_lines: int) -> None:
         """Add the lines of a group; of `all_lines`, those that are not among them are left out."""
-        for series, text in found.text.items():
+        for series, text in value_lines.text.items():
             self.lines[series].append(text)
-        self._lines += found.lines
-        self.left_out += all_lines - found.lines
+        self._lines += value_lines.lines
+        self.left_out += all_lines - value_lines.lines
 
     def add(self, rows: Iterable[SampleRow]) -> None:
         for row in rows:
@@ -127,10 +127,10 @@ class ReportRows:
             yield SampleRow("streammetrics_experiment_entered_timestamp_seconds", (), report.entered_ms / 1_000)
         for counter, value in self._events.update((counter, counter, count) for counter, count in _event_counts(report)).items():
             yield counter.row(value)
-        for each in report.inputs:
-            if each.watermark_ms is not None:
-                labels = (each.topic, str(each.partition))
-                yield SampleRow("streammetrics_watermark_timestamp_seconds", labels, each.watermark_ms / 1_000)
+        for position in report.inputs:
+            if position.watermark_ms is not None:
+                labels = (position.topic, str(position.partition))
+                yield SampleRow("streammetrics_watermark_timestamp_seconds", labels, position.watermark_ms / 1_000)
 
     def _end_rows(self, report: Report) -> Iterator[SampleRow]:
         """Yield when the newest complete windows end: those of lists, and those of users."""
@@ -155,8 +155,8 @@ class ReportRows:
             for counter, value in self._total_counters(total, groups[Group(total.experiment, total.variant)]):
                 yield (counter.series, total.experiment, total.variant, counter.labels[2:]), counter, value
 
-    def _total_counters(self, total: Total, shown: ShownGroup) -> Iterator[tuple[ScaledCounter, int]]:
-        labels = (shown.experiment, shown.variant)
+    def _total_counters(self, total: Total, group: ShownGroup) -> Iterator[tuple[ScaledCounter, int]]:
+        labels = (group.experiment, group.variant)
         yield ScaledCounter("streammetrics_final_lists_total", labels), self._layout.lists(total.tally)
         yield ScaledCounter("streammetrics_final_lists_with_feedback_total", labels), self._layout.lists_with_feedback(total.tally)
         for column, value in zip(self._layout.columns, self._layout.sums(total.tally), strict=True):
@@ -165,15 +165,15 @@ class ReportRows:
             name, k = sum_series(column.metric.name, column.kind), cutoff(column.metric)
             yield ScaledCounter(name, (*labels, k), column.scale_bits), value
 
-    def _add_values(self, page: LimitedRows, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
+    def _add_values(self, page: LimitedRows, pairs: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
         """Add the values of windows. These are most rows, so rows without room are counted and not made."""
-        for values, window in found:
-            shown = groups[values.group]
+        for values, window in pairs:
+            group = groups[values.group]
             count = lines_of(window, values)
-            if shown.is_folded or not page.room:  # means cannot be added
+            if group.is_folded or not page.room:  # means cannot be added
                 page.left_out += count
             else:
-                page.add_lines(self._values.lines(window, values, shown, page.room), count)
+                page.add_lines(self._values.lines(window, values, group, page.room), count)
 
 
 def _user_rows(report: Report, window_names: Mapping[int, str], groups: Mapping[Group, ShownGroup]) -> tuple[list[SampleRow], int]:
@@ -182,11 +182,11 @@ def _user_rows(report: Report, window_names: Mapping[int, str], groups: Mapping[
     for window in report.user_windows:
         name = window_names[window.window_ms]
         for reached in window.arms:
-            shown = groups[Group(*reached.arm)]
-            if shown.is_folded:
+            group = groups[Group(*reached.arm)]
+            if group.is_folded:
                 folded += 1 + len(reached.users_with_hit)
                 continue
-            labels = (shown.experiment, shown.variant)
+            labels = (group.experiment, group.variant)
             rows.append(SampleRow("streammetrics_window_users", (*labels, name), reached.users))
             rows += [SampleRow("streammetrics_user_hit_rate", (*labels, str(k), name), rate) for k, rate in reached.hit_rates.items()]
     return rows, folded
@@ -194,17 +194,17 @@ def _user_rows(report: Report, window_names: Mapping[int, str], groups: Mapping[
 
 def _by_group(windows: tuple[Window, ...]) -> list[tuple[GroupValues, Window]]:
     """Every group of every window by name, so that all traffic comes before variants."""
-    found = [(values, window) for window in windows for values in window.groups]
-    return sorted(found, key=lambda pair: pair[0].group)
+    pairs = [(values, window) for window in windows for values in window.groups]
+    return sorted(pairs, key=lambda pair: pair[0].group)
 
 
 def _event_counts(report: Report) -> Iterator[tuple[ScaledCounter, int]]:
     """What was not shown, and every counter of events by topic, from 0 on. A reason without a series of its own is one of `dropped`."""
     yield ScaledCounter("streammetrics_windows_withheld_total", ()), report.withheld
-    for topic in sorted({each.topic for each in report.inputs}):
-        known = (fate.name for fate in OUTCOMES)
+    for topic in sorted({position.topic for position in report.inputs}):
+        names = (fate.name for fate in OUTCOMES)
         others = sorted(reason for reason, at in report.counts if at == topic)
-        for reason in dict.fromkeys((*known, *others)):
+        for reason in dict.fromkeys((*names, *others)):
             count = report.counts.get((reason, topic), 0)
             if reason in COUNTED_ALONE:
                 yield ScaledCounter(COUNTED_ALONE[reason], (topic,)), count

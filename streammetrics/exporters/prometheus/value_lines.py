@@ -44,28 +44,28 @@ class ValueWriter:
         """Begin the next report. Lines that the last one did not use are dropped."""
         self._known, self._made = self._made, {}
 
-    def lines(self, window: Window, values: GroupValues, shown: ShownGroup, most: int) -> ValueLines:
+    def lines(self, window: Window, values: GroupValues, group: ShownGroup, most: int) -> ValueLines:
         """Return the lines of a group in a window, `most` of them at most."""
         wanted = min(most, lines_of(window, values))
         key = values.group, window.window_ms, window.view
-        found = self._known.get(key)
-        if found is None or found.shown != shown or found.values != values or found.lines != wanted:
-            found = self._written(window, values, shown, wanted)
-        self._made[key] = found
-        return found
+        lines = self._known.get(key)
+        if lines is None or lines.shown != group or lines.values != values or lines.lines != wanted:
+            lines = self._written(window, values, group, wanted)
+        self._made[key] = lines
+        return lines
 
-    def _written(self, window: Window, values: GroupValues, shown: ShownGroup, wanted: int) -> ValueLines:
+    def _written(self, window: Window, values: GroupValues, group: ShownGroup, wanted: int) -> ValueLines:
         text: dict[str, str] = {}
         count = 0
-        for series, line in self._each(window, values, shown):
+        for series, line in self._each(window, values, group):
             if count == wanted:
                 break
             text[series] = text.get(series, "") + line
             count += 1
-        return ValueLines(values, shown, count, text)
+        return ValueLines(values, group, count, text)
 
-    def _each(self, window: Window, values: GroupValues, shown: ShownGroup) -> Iterator[tuple[str, str]]:
-        experiment, variant, segments = map(_escaped, shown)
+    def _each(self, window: Window, values: GroupValues, group: ShownGroup) -> Iterator[tuple[str, str]]:
+        experiment, variant, segments = map(_escaped, group)
         view, name = window.view, self._window_names[window.window_ms]
         end = f'segments="{segments}",variant="{variant}"'
         place = f'{{experiment="{experiment}",{end},view="{view}",window="{name}"}}'
