@@ -11,8 +11,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from streammetrics.events.model import Impression
 from tests.servers.process import free_port, wait_until
 from tests.support.command_line import COMMAND, environment
+from tests.support.native_json import native_json
 from tests.support.paths import ROOT
 
 CLOSED = "standard output is closed; connect it to a terminal, a file or a pipe"
@@ -58,7 +60,7 @@ def test_check_config_rejects_a_closed_standard_output() -> None:
 
 def test_a_replay_with_a_table_rejects_a_closed_standard_output(tmp_path: Path) -> None:
     events, report = tmp_path / "events", tmp_path / "report.json"
-    events.touch()
+    events.write_bytes(native_json(Impression("r", "u", 1_772_366_400_000, ("a",))))
     assert ended(">&-", "replay", events, "--report", report) == (1, f"streammetrics: {CLOSED}\n")
     assert not report.exists()
     assert ended(">&-", "replay", events, "--report", report, "--quiet") == (0, "")
@@ -89,7 +91,7 @@ def broken_stderr(request: pytest.FixtureRequest) -> Iterator[tuple[str, int | N
 def code_of(broken_stderr: tuple[str, int | None], *words: str | Path) -> int:
     closing, stderr = broken_stderr
     shell, output = in_shell(closing, *words), subprocess.DEVNULL
-    return subprocess.run(shell, stdout=output, stderr=stderr, cwd=ROOT, env=environment(), timeout=60, check=False).returncode
+    return subprocess.run(shell, stdout=output, stderr=stderr, cwd=ROOT, env=environment(), timeout=240, check=False).returncode
 
 
 def test_commands_work_without_standard_error(broken_stderr: tuple[str, int | None], tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Product(Server):
     def get(self, path: str) -> Answer:
         """Get a path. Raises OSError if the port does not accept connections."""
         try:
-            with urllib.request.urlopen(self.request(path), timeout=10, context=self.context) as answer:
+            with urllib.request.urlopen(self.request(path), timeout=60, context=self.context) as answer:
                 return Answer(answer.status, answer.read().decode())
         except urllib.error.HTTPError as error:
             with error:
