@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "streammetrics"
 ENTRIES_MAX = 22
 LAYERS_MAX = 13
+PRONOUNS = {"each", "found", "known", "own", "shown"}
+PRONOUN_SHARE_MAX = 0.01
 
 
 def test_the_package_has_few_entries() -> None:
@@ -49,3 +51,16 @@ def test_no_test_imports_another_test() -> None:
     modules = (ROOT / "tests").rglob("*.py")
     found = {str(path.relative_to(ROOT)): lines for path in modules if (lines := pattern.findall(path.read_text(encoding="utf-8")))}
     assert found == {}, "what tests share belongs in tests/support, or in a module of samples beside them"
+
+
+def test_names_are_nouns() -> None:
+    """A name says what a thing is. These words say only that there is one."""
+    bound: dict[str, Counter[str]] = defaultdict(Counter)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound[path.relative_to(PACKAGE).parts[0]][node.id] += 1
+            elif isinstance(node, ast.arg):
+                bound[path.relative_to(PACKAGE).parts[0]][node.arg] += 1
+    shares = {room: sum(names[word] for word in PRONOUNS) / names.total() for room, names in bound.items()}
+    assert {room: share for room, share in shares.items() if share > PRONOUN_SHARE_MAX} == {}
