@@ -111,13 +111,14 @@ def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> d
     >>> from streammetrics.metrics import Scorer
     >>> measures, hours = Measures(Scorer(["mrr@10"]).columns), Hours()
     >>> for arm, lists in (("control", 300), ("new", 100)): hours.row(7).add_totals(arm, Entry(1, 7), [lists, 0])
-    >>> moments, times = {"control": [300, 300, 300, 0, 0, 0], "new": [100, 100, 100, 0, 0, 0]}, {"control": 9_000, "new": 5_000}
+    >>> moments = {"control": [300, 300, 300, 0, 0, 0], "new": [100, 100, 100, 0, 0, 0]}
+    >>> times = {"control": 7 * HOUR_MS + 9_000, "new": 7 * HOUR_MS + 5_000}
     >>> for later in (59, 60):
     ...     stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours, last_ms=times,
     ...         lists_since={"new": later})
     ...     stopped_arms(measures, stored, ["control", "new"])
     {}
-    {'new': 5000}
+    {'new': 25205000}
     """
     last_of = {arm: stored.last_ms[arm] for arm in arms if arm in stored.last_ms}
     per_user = lists_per_user(measures, [stored.moments[arm] for arm in arms if arm in stored.moments])
@@ -139,6 +140,7 @@ def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> d
 def silent_ms(hours: Hours) -> int:
     """Return how long an experiment may have no list before it is silent.
 
+    >>> from streammetrics.experiments.hours import Entry
     >>> hours = Hours()
     >>> for hour in (0, 1, 2, 8): hours.row(hour).add_totals("control", Entry(1, hour), [1])
     >>> silent_ms(Hours()) // HOUR_MS, silent_ms(hours) // HOUR_MS

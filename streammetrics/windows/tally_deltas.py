@@ -41,6 +41,7 @@ def add_tallies(one: Sequence[int], other: Sequence[int]) -> list[int]:
 def places_of(text: str) -> ItemPlaces:
     """Return the places that show an item. See `item_text`.
 
+    >>> from streammetrics.sessions.item_text import text_of
     >>> places_of(text_of(("a", "b"))), places_of(text_of(("", "", "a", "", "b")))
     (2, (2, 4))
     """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales, decisions
+from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales, new_decisions
 from streammetrics.experiments.hours import HOUR_MS
 from tests.bench.aa_feed import OF_LISTS, looks
 from tests.bench.aa_lists import Regime, draw
@@ -25,7 +25,7 @@ def reports(*, freezes: bool) -> Iterator[ExperimentReport]:
         scales |= choose_scales(OF_LISTS, POLICY, stored, scales)
         if stored.to_ms >= STOP_HOUR * HOUR_MS:
             report = build_report(OF_LISTS, POLICY, stored, scales)
-            scales |= decisions(report, scales) if freezes else {}
+            scales |= new_decisions(report, scales) if freezes else {}
             yield report
 
 
@@ -47,10 +47,10 @@ def test_later_lists_of_the_control_do_not_undo_a_decision() -> None:
 
 def test_a_decision_is_frozen_once_for_each_stop() -> None:
     _, second, *_ = reports(freezes=False)
-    frozen = decisions(second, {})
+    frozen = new_decisions(second, {})
     (measure,) = [each for each in second.variants[1].measures if each.paging]
     wanted = {"lift": measure.lift, "lift_lower": measure.lift_lower, "lift_upper": measure.lift_upper}
     wanted |= {"judged_lift_upper": measure.judged_lift_upper, "verdict": -1, "ms": (STOP_HOUR - 1) * HOUR_MS}
     assert frozen == {f"hit_rate@10 treatment decided {name}": value for name, value in wanted.items()}
-    assert decisions(second, frozen) == {}
-    assert decisions(second, {**frozen, "hit_rate@10 treatment decided ms": 0.0}) == frozen
+    assert new_decisions(second, frozen) == {}
+    assert new_decisions(second, {**frozen, "hit_rate@10 treatment decided ms": 0.0}) == frozen

@@ -23,10 +23,9 @@ class LogIdentity:
         self._settings, self._logs, self._partitions = settings, logs, partitions
         self._gone_since: dict[str, float] = {}
 
-    @property
-    def missing(self) -> list[str]:
-        """The topics that the brokers do not list at the moment."""
-        return sorted(self._gone_since)
+    def missing(self, cluster: Any) -> list[str]:
+        """Return the topics that the client's metadata do not list at the moment."""
+        return sorted(topic for topic in self._logs.topic_ids if not cluster.partitions_for_topic(topic))
 
     def check(self, cluster: Any, now: float) -> None:
         """Compare the client's metadata (at most ten seconds old) with start-up. Sends no request.

@@ -19,7 +19,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.assignment import TaskAssignment
-from streammetrics.connectors.kafka.client import Network, unreachable_reason
+from streammetrics.connectors.kafka.client import METADATA_MS_MAX, Network, unreachable_reason
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.consumer import (
     await_done,
@@ -92,6 +92,7 @@ class KafkaSource:
         self._as_records = False
         self._fenced = threading.Event()
         self._build()
+        self._split_since: float | None = None
         self.logs = LogIds(self._network.cluster.cluster_id or "", {name: topics[name].topic_id for name in settings.topics})
         """The ids at start-up, to compare with stored ones."""
         self._identity = LogIdentity(settings, self.logs, self.partitions)
@@ -110,6 +111,7 @@ class KafkaSource:
             return self._polled({})
         client_log().quiet = not self.health.reachable
         self._identity.check(self._network.cluster, now)
+        self._split_since = (self._split_since or now) if self._assignment.split else None
         parked_records.release(self._consumer)
         with explained(self._consumer, self._settings, self._identity, self._monitor):
             if self._fenced.is_set():
@@ -184,11 +186,13 @@ class KafkaSource:
         """Return whether the brokers answer, and whether another program shares the group; see `SourceHealth`."""
         split, group = sorted(self._assignment.split), self._settings.group_id
         health = self._monitor.health
-        if not split:
+        if not split or self._split_since is None:
             return health
-        if missing := self._identity.missing:  # the group gives away what is left of the tasks
+        if missing := self._identity.missing(self._network.cluster):  # the group gives away what is left of the tasks
             cause = f"Kafka does not list topic {', '.join(missing)}, so no process can read its tasks"
             return replace(health, conflict=f"{cause}; if it was deleted, create it again and {START_AGAIN}")
+        if 1_000 * (self._clock() - self._split_since) < METADATA_MS_MAX:
+            return health  # a topic may be missing, and the client does not know it yet
         tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"
         conflict = (
             f"another member of consumer group {group!r} reads some of the topics of {tasks}, but one process must read all of them; "
