@@ -3,7 +3,7 @@ and of engagement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
@@ -31,10 +31,15 @@ from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, ENGAGEMENT_NA
 from streammetrics.sessions.rules import EngagementRules
 
 
-def _assessment_name(name: str) -> str:
-    if name not in ASSESSMENT_NAMES:
-        raise ValueError(f"{shown(name)} is not an assessment metric")
-    return name
+def _one_of(names: Collection[str], kind: str) -> AfterValidator:
+    """Return the check that a name is one of `names`; `kind` is what they are, with its article."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"{shown(name)} is not {kind} metric")
+        return name
+
+    return AfterValidator(check)
 
 
 def _label(text: str | None) -> str | None:
@@ -44,7 +49,7 @@ def _label(text: str | None) -> str | None:
     return text
 
 
-AssessmentName = Annotated[str, AfterValidator(_assessment_name)]
+AssessmentName = Annotated[str, _one_of(ASSESSMENT_NAMES, "an assessment")]
 
 
 class AssessmentSettings(Section):
@@ -212,13 +217,7 @@ class MetricSettings(Section):
 _RULES = EngagementRules()
 
 
-def _engagement_name(name: str) -> str:
-    if name not in ENGAGEMENT_NAMES:
-        raise ValueError(f"{shown(name)} is not an engagement metric")
-    return name
-
-
-EngagementName = Annotated[str, AfterValidator(_engagement_name)]
+EngagementName = Annotated[str, _one_of(ENGAGEMENT_NAMES, "an engagement")]
 
 
 class EngagementSettings(Section):

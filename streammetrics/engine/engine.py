@@ -2,7 +2,7 @@
 
 Pure: no clock, no I/O, no logging. A step changes a task's state in place. If a commit is rejected, the caller drops the state and
 restores it from the store. Results depend on each input's log alone. How inputs interleave, where batches are cut, and when sessions are
-checked does not matter.
+checked does not matter, but for the limits that the page of this room names.
 """
 
 from __future__ import annotations

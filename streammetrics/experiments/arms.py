@@ -65,7 +65,7 @@ class Arms:
         self.fewer_items: Mapping[str, str] = {}
         """Why the item_hit_rate of a treatment may not be called improved: see `list_signs`."""
         self.measures, self.policy, self.stored, self.control, self.scales = measures, policy, stored, control, scales
-        self.found = {measure: self._estimates(measure) for measure in compared_measures(measures, policy)}
+        self.estimates = {measure: self._estimates(measure) for measure in compared_measures(measures, policy)}
         self._pairs: dict[tuple[str, str], _Pairs] = {}
         self._combined: dict[tuple[Measure, str, str], Combined | None] = {}
 
@@ -76,11 +76,11 @@ class Arms:
 
     def show(self, names: Collection[str]) -> None:
         """Leave out the measures without one of these names."""
-        self.found = {measure: of_variants for measure, of_variants in self.found.items() if str(measure) in names}
+        self.estimates = {measure: of_variants for measure, of_variants in self.estimates.items() if str(measure) in names}
 
     def alone(self, measure: Measure, variant: str) -> Estimate | None:
         """Return a variant's own estimate; None while it has too few users."""
-        return self.found[measure].get(variant)
+        return self.estimates[measure].get(variant)
 
     def compared(self, measure: Measure, variant: str, control: str) -> Compared | None:
         """Return a variant and the control; None while one of them has too few users, or if they have no cell in common."""
@@ -116,7 +116,9 @@ class Arms:
         `user_hit_rate` is not among them.
         """
         _, _, left_out, silent = self._pairs_of(variant, control)
-        deciding = [measure for measure in self.found if str(measure) in self.policy.paging and not (left_out and measure.kind == "users")]
+        deciding = [
+            measure for measure in self.estimates if str(measure) in self.policy.paging and not (left_out and measure.kind == "users")
+        ]
         pairs = [
             Pair(self.measures, self.stored, variant, control, by_entry=by_entry, left_out=left_out, since=since)
             for by_entry in ((True, False) if silent else (True,))
@@ -190,7 +192,7 @@ class Arms:
 
     def all_zero(self, measure: Measure) -> bool:
         """Whether a measure is 0 in every variant."""
-        return not any(estimated.mean > 0 for estimated in self.found[measure].values())
+        return not any(estimated.mean > 0 for estimated in self.estimates[measure].values())
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
         """Return why a variant cannot be compared with the control yet; None if it can."""

@@ -28,7 +28,7 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
     """Return what is shown of a variant's measures: alone, or compared with the control."""
     reports, comparisons = [], []
     control = arms.control if variant not in (arms.control, INTERLEAVED) else None
-    for measure in arms.found:
+    for measure in arms.estimates:
         compared = arms.compared(measure, variant, control) if control is not None else None
         estimate = compared.plain.treatment if compared is not None else arms.alone(measure, variant)
         if estimate is not None:

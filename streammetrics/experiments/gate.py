@@ -33,12 +33,12 @@ _DOES: Final[Mapping[GateWord, str]] = {"fail": "fails", "wait": "waits", "pass"
 
 @dataclass(frozen=True, slots=True)
 class GateDecision(Reasoned):
-    """One word and its reason, as text and in parts. `own` is the part that the verdict does not say; None: all of it."""
+    """One word and its reason, as text and in parts. `alone` is the part that the verdict does not say; None: all of it."""
 
     word: GateWord
     reason: str
     parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
-    own: tuple[Part, ...] | None = field(default=None, repr=False, compare=False)
+    alone: tuple[Part, ...] | None = field(default=None, repr=False, compare=False)
 
     @property
     def code(self) -> int:
@@ -86,9 +86,9 @@ def gate_of(policy: Policy, verdict: Verdict | None, deciding: Sequence[Deciding
     if verdict is None:
         return GateDecision("wait", "there is nothing to compare yet")
     if verdict.word == "regressed":
-        return GateDecision("fail", verdict.said, own=())
+        return GateDecision("fail", verdict.said, alone=())
     if verdict.word in ("invalid", "mixed"):
-        return GateDecision("wait", verdict.said, own=())
+        return GateDecision("wait", verdict.said, alone=())
     by_name = {measure.name: measure for measure in deciding}
     missing = [name for name in policy.paging if name not in by_name]
     if missing:
@@ -96,9 +96,9 @@ def gate_of(policy: Policy, verdict: Verdict | None, deciding: Sequence[Deciding
     unsure = [measure for measure in deciding if not _passes(policy, measure)]
     if unsure:
         reason = say("not yet certain that it is at most {margin} worse", margin=percent(policy.gate_margin))
-        return GateDecision("wait", join([unsure[0].verdict.said, reason], "; "), own=reason.parts)
+        return GateDecision("wait", join([unsure[0].verdict.said, reason], "; "), alone=reason.parts)
     if verdict.word == "improved":
-        return GateDecision("pass", verdict.said, own=())
+        return GateDecision("pass", verdict.said, alone=())
     names = join((measure_name(measure.name) for measure in deciding), " and ")
     return GateDecision(
         "pass",
@@ -113,14 +113,14 @@ def gate_of(policy: Policy, verdict: Verdict | None, deciding: Sequence[Deciding
 
 
 def without_step(passes: GateDecision) -> GateDecision:
-    """Return the wait of a treatment that passes as a whole, while nobody has said when the running step began.
+    """Return a wait in place of a pass: the gate was not given the time at which the running step began.
 
     >>> without_step(GateDecision("pass", "9 % higher ndcg@10 than control")).reason
     '9 % higher ndcg@10 than control; a pass needs the time at which the running step of the rollout began: give it as since'
     """
     how = ": give it as since"
     reason = say("a pass needs the time at which the running step of the rollout began{how}", how=advice(how))
-    return GateDecision("wait", join([passes.said, reason], "; "), own=reason.parts)
+    return GateDecision("wait", join([passes.said, reason], "; "), alone=reason.parts)
 
 
 def without_new_lists(decision: GateDecision, state: str) -> GateDecision:
@@ -131,9 +131,9 @@ def without_new_lists(decision: GateDecision, state: str) -> GateDecision:
     ('wait', '9 % higher ndcg@10 than control; new has had no list since 2026-03-01 12:00 UTC: a pass needs new lists')
     """
     if decision.word == "fail":
-        return GateDecision("fail", join([decision.said, state], "; "), own=say("it gets no more lists").parts)
+        return GateDecision("fail", join([decision.said, state], "; "), alone=say("it gets no more lists").parts)
     reason = say("a pass needs new lists")
-    return GateDecision("wait", say("{decision}; {state}: {own}", decision=decision.said, state=state, own=reason), own=reason.parts)
+    return GateDecision("wait", say("{decision}; {state}: {own}", decision=decision.said, state=state, own=reason), alone=reason.parts)
 
 
 def _passes(policy: Policy, measure: DecidingMeasure) -> bool:
@@ -164,4 +164,4 @@ def whole_gate(decisions: Mapping[str, GateDecision]) -> GateDecision:
     (first, decision), *others = [(name, other_decision) for name, other_decision in decisions.items() if other_decision.word == word]
     said = say("{first}: {reason}", first=named(first), reason=decision.said)
     more = say("{count} more {does}", count=len(others), does=does(word, len(others)))
-    return GateDecision(word, join([said, more], "; ") if others else said, own=decision.own)
+    return GateDecision(word, join([said, more], "; ") if others else said, alone=decision.alone)

@@ -81,7 +81,8 @@ def health_of(policy: Policy, stored: Stored, stopped: Mapping[str, int] | None 
 def counts_until_stop(policy: Policy, stored: Stored, stop_ms: int, arm: str) -> dict[str, int]:
     """Return the users, or lists, of all arms up to the last list of one that has stopped.
 
-    In the block of hours with that list nobody knows which came before it. So each other arm counts there as many as suits the shares best.
+    The counts of that block of hours do not say which came before that list. So each other arm counts there as many as suits the shares
+    best.
 
     >>> from streammetrics.experiments.hours import HOUR_MS, Hours
     >>> hours, policy = Hours(), Policy(shares={"control": 1, "new": 1})

@@ -85,13 +85,13 @@ def differ(one: LossCount, other: LossCount) -> bool:
 
 class ArmCounts(NamedTuple):
     """The users of one arm: those without a list, of all exposed; those with reactions that match no list, of all with reactions; and
-    those who went to the other arm. Counts of 0 users are not known. `shown` are users with lists.
+    those who went to the other arm. Counts of 0 users are not known. `with_lists` are users with lists.
     """
 
     without_list: LossCount = LossCount(0, 0)
     without_match: LossCount = LossCount(0, 0)
     moved: int = 0
-    shown: int = 0
+    with_lists: int = 0
 
 
 def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, str], how: str = "") -> Words | None:
@@ -102,7 +102,7 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
     >>> names = "new", "old"
     >>> unequal_losses(ArmCounts(without_list=LossCount(1_000, 3_000)), ArmCounts(without_list=LossCount(0, 3_000)), names)
     'new and old lose users unequally: 1,000 of 3,000 exposed users of new have no list, and 0 of 3,000 of old'
-    >>> unequal_losses(ArmCounts(moved=270, shown=3_000), ArmCounts(shown=27_000), names, " Look why")
+    >>> unequal_losses(ArmCounts(moved=270, with_lists=3_000), ArmCounts(with_lists=27_000), names, " Look why")
     'new and old lose users unequally: 270 users went from new to old, and 0 from old to new. Look why'
     """
     losses = list[Words]()
@@ -126,10 +126,10 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
 def moves_differ(one: ArmCounts, other: ArmCounts) -> bool:
     """Whether users certainly move more often in one direction, by two points of the users of the smaller arm or more.
 
-    >>> [moves_differ(ArmCounts(moved=10, shown=users), ArmCounts(shown=9_000)) for users in (400, 9_000)]
+    >>> [moves_differ(ArmCounts(moved=10, with_lists=users), ArmCounts(with_lists=9_000)) for users in (400, 9_000)]
     [True, False]
     """
-    net, smaller = abs(one.moved - other.moved), min(one.shown, other.shown)
+    net, smaller = abs(one.moved - other.moved), min(one.with_lists, other.with_lists)
     return net >= DIFFERENCE_MIN * smaller and log_evidence_of_moves(one.moved, other.moved) >= LEVEL
 
 
@@ -165,5 +165,5 @@ def _counts_of(policy: Policy, stored: Stored, arm: str, other: str, until_ms: i
         without_list=LossCount(max(0, exposed - hours.new_users().get(arm, 0)), exposed),
         without_match=LossCount(unmatched, reacting),
         moved=moved if policy.unit == "user" else 0,
-        shown=stored.moments[arm][USERS_AT] if arm in stored.moments else 0,
+        with_lists=stored.moments[arm][USERS_AT] if arm in stored.moments else 0,
     )

@@ -117,12 +117,12 @@ class StepMeasure(NamedTuple):
     """One deciding measure in the cells since the step began; `found` is None while it cannot be compared. `scale` is the frozen one."""
 
     measure: Measure
-    found: Combined | None
+    combined: Combined | None
     scale: MeasureScale | None
 
     def comparison(self, policy: Policy, names: tuple[str, str]) -> MeasureComparison | None:
         """Return the comparison in the step; None while it has too few users."""
-        combined, scale = self.found, self.scale
+        combined, scale = self.combined, self.scale
         if combined is None or scale is None or min(combined.effective_users) < policy.min_users:
             return None
         if combined.unmet_floor(policy, self.measure, *names) is not None:
@@ -149,11 +149,11 @@ def unseen_step(policy: Policy, measures: Sequence[StepMeasure], names: tuple[st
     """Return why the running step does not support a pass yet; None if it does. names: of the treatment and the control."""
     where = say("since {since}, when the running step began,", since=utc(since_ms))
     for measure in measures:
-        if measure.found is None or measure.scale is None:
+        if measure.combined is None or measure.scale is None:
             return say("{where} no lists of {one} and {other} can be compared yet", where=where, one=named(names[0]), other=named(names[1]))
         short = [
             say("{users} of {name}", users=counted_words(math.ceil(policy.min_users - count), "more user"), name=named(name))
-            for name, count in zip(names, measure.found.effective_users, strict=True)
+            for name, count in zip(names, measure.combined.effective_users, strict=True)
             if count < policy.min_users
         ]
         if short:
@@ -161,7 +161,7 @@ def unseen_step(policy: Policy, measures: Sequence[StepMeasure], names: tuple[st
         comparison = measure.comparison(policy, names)
         level = certainty_level(policy, measure.measure, treatments)
         if comparison is None or log_evidence_within(comparison, policy.minimum_lift) < level:
-            in_step = MeasureComparison(measure.measure, measure.found.treatment, measure.found.control, measure.scale)
+            in_step = MeasureComparison(measure.measure, measure.combined.treatment, measure.combined.control, measure.scale)
             return say(
                 "{where} {words} so far; it may still be worse by {least}",
                 where=where,

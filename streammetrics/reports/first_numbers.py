@@ -27,8 +27,8 @@ def first_numbers(first_ms: int, watermark_ms: int, rules: WindowRules, verdict_
     first_ms: the start of the first pane with lists. verdict_ms: the earliest time of a first verdict; None: no verdict is waited for.
 
     >>> rules = WindowRules(pane_ms=60_000, windows_ms=(300_000,), lateness_ms=60_000, attribution_ms=1_800_000)
-    >>> for each in first_numbers(0, 25_000, rules, None):
-    ...     print(each)
+    >>> for number in first_numbers(0, 25_000, rules, None):
+    ...     print(number)
     FirstNumber(number='live', at_ms=60000, seconds=35.0)
     FirstNumber(number='final', at_ms=1920000, seconds=1895.0)
     >>> [*first_numbers(0, 1_920_000, rules, None)]

@@ -144,7 +144,7 @@ def ends_ms(experiment: ExperimentReport, up_to_ms: int | None) -> int | None:
 
 def _gate_words(gate: GateDecision, verdict: Verdict | None, decided: list[VariantReport]) -> str:
     """Return what the gate says beyond its word and the verdict, and the users that it waits for."""
-    reason = gate.parts if gate.own is None else gate.own
+    reason = gate.parts if gate.alone is None else gate.alone
     alone = Words(reason) if reason and (verdict is None or reason != verdict.parts) else _MEANS[gate.word]
     waiting = [variant.gate_needed.users for variant in decided if variant.gate_needed is not None] if gate.word == "wait" else []
     told: list[str] = [_counted(decided) if len(decided) > 1 else alone]

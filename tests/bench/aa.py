@@ -179,7 +179,7 @@ def judge(regime: Regime, number: int, every: int = 1) -> Judged:
 def _compared(arms: Arms, count: int) -> tuple[list[Compared], float]:
     """Return the treatments in the first deciding measure, and the greatest |z| of all with an interval; not a number without any."""
     of_first, greatest = list[Compared](), math.nan
-    for measure in arms.found:
+    for measure in arms.estimates:
         for name in ARMS[1:count] if str(measure) in arms.policy.paging else ():
             found = arms.compared(measure, name, ARMS[0])
             if found is not None and str(measure) == arms.policy.paging[0]:

@@ -53,16 +53,16 @@ def test_reactions_without_a_list_in_one_arm_are_found() -> None:
 
 
 def test_moves_in_one_direction_are_found_and_two_devices_are_not() -> None:
-    assert unequal_losses(ArmCounts(moved=270, shown=3_000), ArmCounts(shown=27_000), NAMES) is not None
-    assert unequal_losses(ArmCounts(moved=90, shown=900), ArmCounts(moved=90, shown=100), NAMES) is None
+    assert unequal_losses(ArmCounts(moved=270, with_lists=3_000), ArmCounts(with_lists=27_000), NAMES) is not None
+    assert unequal_losses(ArmCounts(moved=90, with_lists=900), ArmCounts(moved=90, with_lists=100), NAMES) is None
 
 
 def test_a_certain_difference_below_two_points_is_no_loss() -> None:
     one, other = LossCount(13_000, 1_000_000), LossCount(5_000, 1_000_000)
     assert log_evidence_of_shares(one, other) > LEVEL
     assert not differ(one, other)
-    assert not moves_differ(ArmCounts(moved=150, shown=10_000), ArmCounts(shown=10_000))
-    assert moves_differ(ArmCounts(moved=200, shown=10_000), ArmCounts(shown=10_000))
+    assert not moves_differ(ArmCounts(moved=150, with_lists=10_000), ArmCounts(with_lists=10_000))
+    assert moves_differ(ArmCounts(moved=200, with_lists=10_000), ArmCounts(with_lists=10_000))
 
 
 def test_unknown_counts_say_nothing() -> None:

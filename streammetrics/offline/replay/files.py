@@ -49,7 +49,7 @@ from streammetrics.wiring.reports import build_report_builder
 class ReplayOutputs:
     """Output files of a replay; None: not written. `pane_rows` takes every row of every pane.
 
-    since_ms: when the running step of a rollout began (event time), for the gate of the report; None: nobody says it.
+    since_ms: when the running step of a rollout began (event time), for the gate of the report; None: the report does not know.
     """
 
     panes: Path | None = None
