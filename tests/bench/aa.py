@@ -181,38 +181,46 @@ def _compared(arms: Arms, count: int) -> tuple[list[Compared], float]:
     of_first, greatest = list[Compared](), math.nan
     for measure in arms.estimates:
         for name in ARMS[1:count] if str(measure) in arms.policy.paging else ():
-            found = arms.compared(measure, name, ARMS[0])
-            if found is not None and str(measure) == arms.policy.paging[0]:
-                of_first.append(found)
-            if found is not None and str(measure) in arms.scales and arms.unmet(measure, name, ARMS[0]) is None:
-                used = found.plain if found.reduced is None else found.reduced.adjusted
+            compared = arms.compared(measure, name, ARMS[0])
+            if compared is not None and str(measure) == arms.policy.paging[0]:
+                of_first.append(compared)
+            if compared is not None and str(measure) in arms.scales and arms.unmet(measure, name, ARMS[0]) is None:
+                used = compared.plain if compared.reduced is None else compared.reduced.adjusted
                 z = z_value(used.treatment, used.control, 1.0, used.covariance)
                 greatest = max(0.0 if z is None else abs(z), 0.0 if math.isnan(greatest) else greatest)
     return of_first, greatest
 
 
-def _numbers(measures: Measures, found: Compared | None, stored: Stored) -> tuple[float | None, float | None, float | None]:
-    if found is None:
+def _numbers(measures: Measures, compared: Compared | None, stored: Stored) -> tuple[float | None, float | None, float | None]:
+    if compared is None:
         return None, None, None
-    used = found.plain if found.reduced is None else found.reduced.adjusted
+    used = compared.plain if compared.reduced is None else compared.reduced.adjusted
     variance = used.treatment.variance + used.control.variance - 2 * used.covariance
     pooled = [estimate(measures, measures.all[0], stored.moments[arm]) for arm in ARMS[:2]]
-    whole = math.fsum(each.variance for each in pooled if each is not None)
+    whole = math.fsum(estimate.variance for estimate in pooled if estimate is not None)
     price = variance / whole if whole and not stored.pairs else None
     return used.treatment.mean - used.control.mean, math.sqrt(max(variance, 0.0)), price
 
 
-def line_of(regime: Regime, found: Sequence[Judged], every: int) -> str:
+def line_of(regime: Regime, judged: Sequence[Judged], every: int) -> str:
     """Return a row of the table of measurements.md."""
-    count = len(found)
-    times = [[each.regressed for each in found], [each.improved for each in found]]
-    drop, rise = (sum(math.isfinite(at) for at in each) for each in times)
-    known = [each for each in found if each.difference is not None and each.error]
-    spread = float(np.std([each.difference for each in known if each.difference is not None])) if len(known) > 1 else math.nan
-    errors = math.sqrt(float(np.mean([each.error**2 for each in known if each.error is not None]))) if known else math.nan
-    prices = [each.price for each in known if each.price is not None]
+    count = len(judged)
+    times = [[experiment.regressed for experiment in judged], [experiment.improved for experiment in judged]]
+    drop, rise = (sum(math.isfinite(at) for at in of_direction) for of_direction in times)
+    measured = [experiment for experiment in judged if experiment.difference is not None and experiment.error]
+    spread = (
+        float(np.std([experiment.difference for experiment in measured if experiment.difference is not None]))
+        if len(measured) > 1
+        else math.nan
+    )
+    errors = (
+        math.sqrt(float(np.mean([experiment.error**2 for experiment in measured if experiment.error is not None])))
+        if measured
+        else math.nan
+    )
+    prices = [experiment.price for experiment in measured if experiment.price is not None]
     price = f"{np.mean(prices):.3f}" if prices else "-"
-    opened = np.mean([each.open_share for each in found])
+    opened = np.mean([experiment.open_share for experiment in judged])
     shares = f"{100 * drop / count:.1f} | {100 * rise / count:.1f}"
     median = f" | {np.median(times[0]):.0f} h" if any(regime.effect) else ""
     return (
@@ -220,12 +228,12 @@ def line_of(regime: Regime, found: Sequence[Judged], every: int) -> str:
     )
 
 
-def wrong_regimes(found: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
+def wrong_regimes(judged: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
     """Yield the regimes with more wrong drops or rises than 5 % and two standard errors."""
-    for name, each in found.items():
-        limit = ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / len(each))
+    for name, experiments in judged.items():
+        limit = ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / len(experiments))
         for word in ("regressed", "improved"):
-            share = sum(math.isfinite(getattr(one, word)) for one in each) / len(each)
+            share = sum(math.isfinite(getattr(one, word)) for one in experiments) / len(experiments)
             if share > limit:
                 yield f"{name}: {word} in {share:.1%}, wanted at most 5 %"
 
@@ -238,20 +246,20 @@ def wrong_regimes(found: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
 def main(names: tuple[str, ...], experiments: int, every: int, out: Path | None) -> None:
     """Judge the regimes, one after the other."""
     done: dict[str, list[Judged]] = {}
-    known = out.read_text(encoding="utf-8") if out is not None and out.exists() else ""
+    text_before = out.read_text(encoding="utf-8") if out is not None and out.exists() else ""
     for group, regimes in REGIMES.items():
-        chosen = [each for each in regimes if not names or any(name == group or name in each.name for name in names)]
+        chosen = [regime for regime in regimes if not names or any(name == group or name in regime.name for name in names)]
         for regime in chosen:
-            if f"| {regime.name} | {experiments} x {regime.hours // every} |" in known:
+            if f"| {regime.name} | {experiments} x {regime.hours // every} |" in text_before:
                 continue
-            found = [judge(regime, number, every) for number in range(experiments)]
-            line = line_of(regime, found, every)
+            judged = [judge(regime, number, every) for number in range(experiments)]
+            line = line_of(regime, judged, every)
             print(line, flush=True)
             if out is not None:
                 with out.open("a", encoding="utf-8") as file:
                     file.write(f"{group} {line}\n")
             if not any(regime.effect):
-                done[regime.name] = found
+                done[regime.name] = judged
     for trouble in wrong_regimes(done):
         print(f"NOT reached: {trouble}")
 

@@ -68,9 +68,9 @@ def ask(name: str, number: int, every: int) -> Answers:
 def line_of(name: str, answers: Sequence[Answers]) -> str:
     """Return a row of the table of measurements.md."""
     count, first_end = len(answers), regime_of(name).step_hours
-    failed = [each.fail for each in answers if math.isfinite(each.fail)]
-    passed = [f"{100 * sum(math.isfinite(each.passes[step]) for each in answers) / count:.0f} %" for step in range(len(SHARES))]
-    early = f"{100 * sum(each <= first_end for each in failed) / count:.0f} %"
+    failed = [ramp.fail for ramp in answers if math.isfinite(ramp.fail)]
+    passed = [f"{100 * sum(math.isfinite(ramp.passes[step]) for ramp in answers) / count:.0f} %" for step in range(len(SHARES))]
+    early = f"{100 * sum(hour <= first_end for hour in failed) / count:.0f} %"
     median = f"{np.median(failed):.0f}" if failed else "-"
     return f"| {name} | {count} | {100 * len(failed) / count:.0f} % | {early} | {median} | {' | '.join(passed)} |"
 
