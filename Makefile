@@ -50,7 +50,7 @@ define create_venv
 	{ echo "error: Python 3.11 or newer is needed and $(PYTHON) is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.12" >&2; exit 1; }
 @$(1)/bin/python -c '' 2>/dev/null && $(1)/bin/python -m pip --version >/dev/null 2>&1 || { \
 	$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
-		$(PYTHON) -m tests.servers.apt $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])') || exit 1; \
+		$(PYTHON) -m tests.tools.servers.apt $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])') || exit 1; \
 	echo "setup: creating $(1)"; \
 	$(PYTHON) -m venv --clear $(1); }
 endef
@@ -70,13 +70,13 @@ $(DEMO_STAMP): pyproject.toml
 	@touch $@
 
 servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Alertmanager, Kafka, a schema registry, Chromium, npm
-	@$(RUN) tests.servers.install
+	@$(RUN) tests.tools.servers.install
 
 golden: setup ## install the libraries that the metric core is compared with, in an environment of their own (2.4 GB)
 	@$(RUN) tests.metrics.golden.environment
 
 test: setup servers golden ## everything: the line for a newcomer, and what CI runs
-	@$(RUN) tests.parts test-integration "lint test-golden test-deploy test-commands test-unit"
+	@$(RUN) tests.tools.parts test-integration "lint test-golden test-deploy test-commands test-unit"
 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
@@ -102,7 +102,7 @@ test-integration: setup ## the tests against real servers (after `make servers`)
 lint: setup ## style, format, types, direction of imports
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict --package streammetrics --package tests.bench --package tests.simulation --package tests.faults
+	$(RUN) mypy --strict --package streammetrics --package tests.tools.bench --package tests.tools.simulation --package tests.tools.faults
 	$(VENV)/bin/lint-imports
 
 lint-deploy: setup ## the chart rendered by Helm, actionlint, Compose's own reader (builds them the first time: Go, minutes)
@@ -128,43 +128,43 @@ demo: $(if $(wildcard $(STAMP)),setup,$(DEMO_STAMP)) ## simulated traffic throug
 	@$(if $(wildcard $(STAMP)),$(VENV),$(DEMO_VENV))/bin/streammetrics demo $(DEMO_FLAGS)
 
 stack: setup servers ## Kafka, Redis, Prometheus, Alertmanager, workers and an A/B test on this machine, without containers
-	@$(RUN) tests.servers.stack_command up
+	@$(RUN) tests.tools.servers.stack_command up
 
 stack-regress: ## make the treatment of the stack worse, and wait for the alert (a minute or two)
-	@$(RUN) tests.servers.stack_command regress
+	@$(RUN) tests.tools.servers.stack_command regress
 
 stack-down: ## stop the stack and delete its files
-	@$(RUN) tests.servers.stack_command down
+	@$(RUN) tests.tools.servers.stack_command down
 
 story: setup servers ## simulated experiments through real servers: a drop, no effect, a broken split, and a bad ranker that is stopped at 5 %
 	@mkdir -p .cache/story
-	@$(RUN) tests.story .cache/story
+	@$(RUN) tests.tools.story .cache/story
 
 simulate: setup ## the whole process in simulated schedules of faults, compared with the oracle: make simulate SEEDS=10000
-	@$(RUN) tests.simulation --seeds $(SEEDS)
+	@$(RUN) tests.tools.simulation --seeds $(SEEDS)
 
 fuzz: setup ## damaged records and files of every form through the decoders and a worker: make fuzz RECORDS=1000000
-	@$(RUN) tests.fuzz $(RECORDS) --seed $(or $(SEED),1)
+	@$(RUN) tests.tools.fuzz $(RECORDS) --seed $(or $(SEED),1)
 
 FAULTS = $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 partitions: setup servers ## links between real brokers, Redis and workers are cut, one-way, lossy and slow; then numbers equal a replay: MINUTES=30
-	@$(RUN) tests.faults partitions $(FAULTS)
+	@$(RUN) tests.tools.faults partitions $(FAULTS)
 
 soak: setup servers ## a fault of a real process each minute; memory stays flat and numbers equal a replay: MINUTES=60
-	@$(RUN) tests.faults soak $(FAULTS)
+	@$(RUN) tests.tools.faults soak $(FAULTS)
 
 mutants: setup ## small changes of the modules that decide, and those that no test notices: make mutants GROUPS="commit gate" (minutes each)
-	@$(RUN) tests.mutants $(GROUPS)
+	@$(RUN) tests.tools.mutants $(GROUPS)
 
 simulate-bugs: setup ## how soon the simulation finds each of the bugs that are kept as patches (minutes)
-	@$(RUN) tests.simulation.bugs
+	@$(RUN) tests.tools.simulation.bugs
 
 bench: setup servers ## events per second, end to end and engine alone, on this machine
-	@$(RUN) tests.bench
+	@$(RUN) tests.tools.bench
 
 bench-aa: setup ## how often experiments without an effect raise an alarm, and how soon a drop is found (hours)
-	@$(RUN) tests.bench.aa
+	@$(RUN) tests.tools.bench.aa
 
 # RecTools asks for an older numpy than ours and works with ours, so the rivals have an environment of their own, where it comes without
 # what it asks for: a core that is measured on a numpy that it does not support is measured wrongly.
@@ -172,7 +172,7 @@ bench-metrics: setup ## the metric core beside ranx, pytrec_eval, scikit-learn a
 	@test -x .cache/rivals/bin/python || $(RUN) venv .cache/rivals
 	@.cache/rivals/bin/python -m pip install --quiet 'numpy>=2' 'pandas<3' ranx pytrec_eval-terrier scikit-learn click rich attrs pydantic typeguard
 	@.cache/rivals/bin/python -m pip install --quiet --no-deps rectools
-	@PYTHONPATH=. .cache/rivals/bin/python -m tests.bench.metrics
+	@PYTHONPATH=. .cache/rivals/bin/python -m tests.tools.bench.metrics
 
 clean: ## delete everything that make created here, the downloaded Kafka too
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

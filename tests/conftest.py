@@ -2,7 +2,7 @@
 garbage collector leaves alone.
 
 Property tests draw new examples in each local run, and more of them with `--hypothesis-profile=deep` (about an hour). CI draws the
-same examples for the same code, so that a change fails for what it changed. `tests.mutants` also draws those, and shrinks none.
+same examples for the same code, so that a change fails for what it changed. `tests.tools.mutants` also draws those, and shrinks none.
 """
 
 from __future__ import annotations

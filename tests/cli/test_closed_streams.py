@@ -12,10 +12,10 @@ from urllib.request import urlopen
 import pytest
 
 from streammetrics.events.model import Impression
-from tests.servers.process import free_port, wait_until
 from tests.support.command_line import COMMAND, environment
 from tests.support.native_json import native_json
 from tests.support.paths import ROOT
+from tests.tools.servers.process import free_port, wait_until
 
 CLOSED = "standard output is closed; connect it to a terminal, a file or a pipe"
 

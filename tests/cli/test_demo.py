@@ -23,10 +23,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from streammetrics.cli.demo.demo import DEMO_DEFAULTS, load_demo
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.errors import ConfigError
-from tests.servers.process import wait_until
 from tests.support.command_line import COMMAND, called, environment, started
 from tests.support.paths import ROOT
 from tests.support.timing import time_bound
+from tests.tools.servers.process import wait_until
 
 NUMBERS_SECONDS = 10.0
 """How soon the first numbers must be there on a quiet machine."""

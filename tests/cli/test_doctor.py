@@ -12,8 +12,8 @@ import pytest
 from streammetrics.cli.commands.doctor import _print_findings, _RunningCheck
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.errors import SourceError, StateError, StreammetricsError
-from tests.servers.process import HOST, free_port
 from tests.support.command_line import called
+from tests.tools.servers.process import HOST, free_port
 
 
 def examined(**given: object) -> CompletedProcess[str]:

@@ -19,10 +19,10 @@ from streammetrics.cli.commands.gate import NO_DECISION
 from streammetrics.cli.main import GROUPS, NAMES, command_named, main
 from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, plan_of
 from streammetrics.errors import ConfigError
-from tests.servers.process import free_port
 from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT
 from tests.support.tables import for_each
+from tests.tools.servers.process import free_port
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
 COMMANDS += ("spark", "decode", "plan", "gate")

@@ -21,10 +21,10 @@ from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.events.outcomes import MALFORMED
 from tests.connectors.file_formats.forms import FORMS, array
-from tests.servers.process import wait_until
 from tests.support.command_line import COMMAND, called, environment, is_asleep, started
 from tests.support.paths import ROOT
 from tests.support.replays import CLEAN, DAY_MS, FAULTY, NOON_MS, QUICK, SETTINGS, replayed, sent, write
+from tests.tools.servers.process import wait_until
 
 
 def numbers(report: dict[str, object]) -> dict[str, object]:

@@ -14,9 +14,9 @@ from streammetrics.connectors.simulated import Traffic
 from streammetrics.offline.replay.shards import MergedPanes, merged_panes
 from streammetrics.windows.pane_store import FinalPane
 from streammetrics.windows.panes import Group
-from tests.servers.process import wait_until
 from tests.support.command_line import called, started
 from tests.support.replays import FAULTY, replayed, sent, write
+from tests.tools.servers.process import wait_until
 
 MANY: Traffic = replace(FAULTY, users=600, impressions_per_second=20)
 """Enough users for intervals, so that scales are frozen on the way."""

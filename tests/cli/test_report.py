@@ -18,10 +18,10 @@ from streammetrics.cli.output.report_reader import REPORT_ADVICE
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.connectors.simulated import Regression, Traffic, generate
 from streammetrics.events.model import TS_MAX
-from tests.servers.process import wait_until
 from tests.support.command_line import called, is_asleep, started, streammetrics
 from tests.support.committed_state import Now, served
 from tests.support.gates import gate_views, report_at
+from tests.tools.servers.process import wait_until
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 MANY = ["--set", "metrics.names=ndcg,mrr,hit_rate,item_hit_rate,precision,recall,map,dcg", "--set", "metrics.cutoffs=5,10,20"]

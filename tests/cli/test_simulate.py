@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from streammetrics.cli.main import main
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.cli.simulate.plan import FILE_START_MS
-from tests.servers.process import wait_until
 from tests.support.command_line import called, started, streammetrics
+from tests.tools.servers.process import wait_until
 
 
 def simulated(path: Path, *words: str) -> bytes:

@@ -15,11 +15,11 @@ from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
-from tests.servers.certificates import Authority
-from tests.servers.process import free_port
 from tests.support.committed_state import answering
 from tests.support.gates import shown_views
 from tests.support.sockets import dripping, read_until_closed, receiver, replying
+from tests.tools.servers.certificates import Authority
+from tests.tools.servers.process import free_port
 
 
 def http_client(timeout_seconds: float = 20, cafile: Path | None = None) -> HttpClient:

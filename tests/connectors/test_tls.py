@@ -14,8 +14,8 @@ from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import ConfigError, Problem, SourceError
-from tests.servers.certificates import Authority, Identity
-from tests.servers.process import HOST, free_port
+from tests.tools.servers.certificates import Authority, Identity
+from tests.tools.servers.process import HOST, free_port
 
 
 @pytest.fixture(scope="module")

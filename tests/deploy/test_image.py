@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from tests.deploy.tools import DEPLOY, assert_clean, program
-from tests.servers.process import free_port, wait_until
 from tests.support.command_line import started
 from tests.support.paths import ROOT
+from tests.tools.servers.process import free_port, wait_until
 
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
 FINAL_STAGE = re.split(r"^FROM .*$", DOCKERFILE, flags=re.MULTILINE)[-1]

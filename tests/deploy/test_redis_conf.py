@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
-from tests.servers.redis import DEPLOYED_CONF, DeployedRedis
+from tests.tools.servers.redis import DEPLOYED_CONF, DeployedRedis
 
 
 def test_a_server_with_redis_conf_has_no_problem_and_no_risk() -> None:

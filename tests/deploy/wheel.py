@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 
 BESIDE = ("tests", "deploy", ".github", "grafana", "README.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml")
 """What the tests read besides the package."""
-ELSEWHERE = ("tests/integration", "tests/deploy", "tests/docs/test_readme.py", "tests/simulation/test_bugs.py")
+ELSEWHERE = ("tests/integration", "tests/deploy", "tests/docs/test_readme.py", "tests/tools/simulation/test_bugs.py")
 """Tests that need servers, or are about the repository and its sources."""
 WORDS = ["--numprocesses", "auto", *(word for path in ELSEWHERE for word in ("--ignore", path)), "-p", "no:cacheprovider"]
 

@@ -10,12 +10,12 @@ import pytest
 from streammetrics.experiments.cell_estimates import Pair
 from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
 from streammetrics.experiments.moments import of_users
-from tests.bench.aa import REGIMES, judge, line_of, wrong_regimes
-from tests.bench.aa_feed import ARMS, BOTH, looks, measures_of
-from tests.bench.aa_lists import Lists, Regime, draw
 from tests.experiments.samples import at_most
 from tests.oracle.cells import RawList, compare
 from tests.support.tables import for_each
+from tests.tools.bench.aa import REGIMES, judge, line_of, wrong_regimes
+from tests.tools.bench.aa_feed import ARMS, BOTH, looks, measures_of
+from tests.tools.bench.aa_lists import Lists, Regime, draw
 
 SMALL = (
     Regime(name="small ramp", users=150, hours=60, rate=0.2, steps=(0.1, 0.5)),

@@ -24,11 +24,11 @@ from streammetrics.experiments.effect_change import (
 )
 from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.policy import Policy
-from tests.bench.aa_lists import Regime
-from tests.bench.effect_change import CHANGING, CONSTANT, first_change
 from tests.experiments.raw_lists import MEASURES, RATE, stored_of
 from tests.oracle.cells import RawList, compare
 from tests.oracle.effect import by_day, changes
+from tests.tools.bench.aa_lists import Regime
+from tests.tools.bench.effect_change import CHANGING, CONSTANT, first_change
 
 DAY = 24
 FIRST = 480_000

@@ -8,8 +8,8 @@ import numpy as np
 
 from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales, new_decisions
 from streammetrics.experiments.hours import HOUR_MS
-from tests.bench.aa_feed import OF_LISTS, looks
-from tests.bench.aa_lists import Regime, draw
+from tests.tools.bench.aa_feed import OF_LISTS, looks
+from tests.tools.bench.aa_lists import Regime, draw
 
 STOP_HOUR = 72
 POLICY = Policy(paging=(OF_LISTS.names[0],))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.bench.power import CASES, boundary_rows, gbstats_boundary, planned_users
+from tests.tools.bench.power import CASES, boundary_rows, gbstats_boundary, planned_users
 
 
 def test_a_verdict_takes_as_many_users_as_documented() -> None:

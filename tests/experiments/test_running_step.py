@@ -17,8 +17,8 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.running_step import Assigned, StepMeasure, found_step, step_failure, step_of, unseen_step
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.stored import Stored
-from tests.bench.aa_feed import OF_LISTS, looks
-from tests.bench.aa_lists import Regime, draw
+from tests.tools.bench.aa_feed import OF_LISTS, looks
+from tests.tools.bench.aa_lists import Regime, draw
 
 HITS = Measure("hit_rate", 10, "mean", 2, 1, 40)
 NAMES = "new", "old"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.grafana.reading import NAMES, committed, panels
-from tests.servers.tools import CACHE_DIRECTORY, find_tool
+from tests.tools.servers.tools import CACHE_DIRECTORY, find_tool
 
 PACKAGES = ("@grafana/schema@13.2.3", "typescript@5.9.3")
 RAW = "@grafana/schema/dist/types/raw"

@@ -13,10 +13,10 @@ import pytest
 
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
-from tests.servers.kafka import KafkaBroker
-from tests.servers.prometheus import PrometheusServer
-from tests.servers.redis import RedisCluster, RedisServer
-from tests.servers.registry import SchemaRegistry
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.prometheus import PrometheusServer
+from tests.tools.servers.redis import RedisCluster, RedisServer
+from tests.tools.servers.registry import SchemaRegistry
 
 Shared = KafkaBroker | RedisServer | RedisCluster | PrometheusServer | SchemaRegistry
 SharedT = TypeVar("SharedT", bound=Shared)

@@ -16,12 +16,12 @@ import yaml
 
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from tests.alerts.cases import CASES, Case, Fired, one
-from tests.servers.alertmanager import AlertmanagerServer, Webhook
-from tests.servers.process import wait_until
-from tests.servers.tools import find_tool
 from tests.support.experiment_states import SITUATIONS, table
 from tests.support.paths import ROOT
 from tests.support.rules import ALERTS, FOLDER, quick_routes
+from tests.tools.servers.alertmanager import AlertmanagerServer, Webhook
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.tools import find_tool
 
 PROMETHEUS = "https://prometheus.example"
 RUNBOOKS = ROOT / "deploy" / "runbooks"

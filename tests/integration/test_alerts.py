@@ -22,10 +22,10 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.simulated import SimulatedRecord
-from tests.servers.alertmanager import ReceivedAlert
-from tests.servers.feeder import now_ms
-from tests.servers.process import HOST, wait_until
-from tests.servers.stack import PARTITIONS, TOPICS, Stack
+from tests.tools.servers.alertmanager import ReceivedAlert
+from tests.tools.servers.feeder import now_ms
+from tests.tools.servers.process import HOST, wait_until
+from tests.tools.servers.stack import PARTITIONS, TOPICS, Stack
 
 PATIENCE_SECONDS = 90.0
 QUIET_SECONDS = 25

@@ -11,8 +11,8 @@ import pytest
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.metrics.names import METRIC_NAMES
 from tests.grafana.reading import CHOICES, NAMES, STEPS, PanelQuery, committed, every_query, filled, queries
-from tests.servers.prometheus import Sample
 from tests.support.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
+from tests.tools.servers.prometheus import Sample
 
 TIMES = dict.fromkeys(STEPS, "30s")
 """Long enough for several scrapes."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port
 from tests.support.command_line import environment
 from tests.support.paths import ROOT
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import free_port
 
 PAGE = ROOT / "deploy" / "rollouts" / "day.md"
 SECONDS_MAX = 900

@@ -16,12 +16,12 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.wiring.engine import build_engine
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import HOST, free_port
-from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.command_line import called, streammetrics
 from tests.support.kafka_member import delete_before, numbered, send
 from tests.support.timing import time_bound
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import HOST, free_port
+from tests.tools.servers.redis import RedisCluster, RedisServer
 
 BOUND_SECONDS = 15.0
 """The deadline of doctor, plus the time to start a process on a busy machine."""

@@ -9,9 +9,9 @@ import pytest
 from kafka import KafkaProducer
 
 from streammetrics.events.model import Feedback, Impression
-from tests.servers.kafka import KafkaBroker
 from tests.support.command_line import called
 from tests.support.native_json import native_json
+from tests.tools.servers.kafka import KafkaBroker
 
 WEEK_MS = 7 * 24 * 3_600_000
 Send = Callable[[KafkaProducer, str, str], None]

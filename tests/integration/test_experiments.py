@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.kafka import KafkaBroker
-from tests.servers.prometheus import PrometheusServer
-from tests.story import STORIES, Seen, watch
-from tests.story_ramp import watch_ramp
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.prometheus import PrometheusServer
+from tests.tools.story import STORIES, Seen, watch
+from tests.tools.story_ramp import watch_ramp
 
 WORSE, SAME, UNEVEN = STORIES
 

@@ -10,10 +10,10 @@ from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedRecord
 from streammetrics.events.model import Exposure
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, Pipeline, start_ms
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
 
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000}
 VALIDITY_MS = 1_200_000

@@ -22,12 +22,12 @@ from kafka import KafkaProducer
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.engine.task_state import decode_control
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import ServerError, wait_until
-from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.faults import EXECUTED, JUDGED, ReplyThief
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 from tests.support.timing import time_bound
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import ServerError, wait_until
+from tests.tools.servers.redis import RedisCluster, RedisServer
 
 SEED = 20
 SESSION_SECONDS = 2.0

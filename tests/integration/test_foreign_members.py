@@ -7,10 +7,10 @@ import contextlib
 import pytest
 from confluent_kafka import Consumer
 
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
 from tests.support.command_line import called
 from tests.support.real_pipeline import Pipeline, Service
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

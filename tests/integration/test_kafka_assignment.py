@@ -7,9 +7,9 @@ import pytest
 from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError
 from tests.connectors.kafka.patches.client_internals import generation_of, join_has_ended, vanish
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
 from tests.support.kafka_member import ALL_TASKS, numbered, running, send, settings_for, turn_forever, turn_until
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
 
 
 def test_two_members_share_the_tasks_and_each_gets_all_topics_of_its_tasks(kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:

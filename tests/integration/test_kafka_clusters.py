@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from streammetrics.events.model import Feedback, Impression
-from tests.servers.kafka import ANOTHER_CLUSTER_ID, CLUSTER_ID, KafkaBroker
 from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, Kept, Pipeline, start_ms
+from tests.tools.servers.kafka import ANOTHER_CLUSTER_ID, CLUSTER_ID, KafkaBroker
 
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000, "support_users": 1}
 

@@ -16,10 +16,10 @@ from streammetrics.connectors.kafka import dead_letters
 from streammetrics.connectors.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
 from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port, wait_until
 from tests.support.kafka_member import read_letters, settings_for
 from tests.support.timing import time_bound
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import free_port, wait_until
 
 
 def test_letters_are_in_the_topic_when_write_returns(kafka_broker: KafkaBroker, topic_name: str) -> None:

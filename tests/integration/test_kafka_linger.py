@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from streammetrics.config.kafka import LINGER_MS_MAX
 from streammetrics.connectors.source import Input, PollResult
-from tests.servers.kafka import KafkaBroker
 from tests.support.kafka_member import ALL_TASKS, Clock, Member, numbered, running, send, settings_for, turn_until
+from tests.tools.servers.kafka import KafkaBroker
 
 LINGER_MS = 8_000
 """Longer than anything that must not wait for it, and less than the client waits for a response."""

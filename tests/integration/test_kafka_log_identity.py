@@ -9,8 +9,8 @@ from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka import consumer as kafka_consumer
 from streammetrics.connectors.source import Input
 from streammetrics.errors import StateError
-from tests.servers.kafka import KafkaBroker
 from tests.support.kafka_member import ALL_TASKS, Clock, delete_before, numbered, running, send, settings_for, turn_forever, turn_until
+from tests.tools.servers.kafka import KafkaBroker
 
 
 @pytest.fixture(autouse=True)

@@ -17,10 +17,10 @@ from streammetrics.connectors.kafka.token_provider import provider_of
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError
-from tests.servers.oauth import CLIENT_ID, CLIENT_SECRET, OAuthKafkaBroker, TokenEndpoint, TokenSigner, token_endpoint
 from tests.support.command_line import streammetrics
 from tests.support.kafka_member import Member, running, send, settings_for, turn_until
 from tests.support.paths import ROOT
+from tests.tools.servers.oauth import CLIENT_ID, CLIENT_SECRET, OAuthKafkaBroker, TokenEndpoint, TokenSigner, token_endpoint
 
 TOPIC = "oauth-events"
 LETTERS = "oauth-refused"

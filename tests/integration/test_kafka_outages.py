@@ -25,10 +25,10 @@ from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX
 from streammetrics.connectors.source import Input, PollResult
 from streammetrics.errors import GaveUp
 from tests.connectors.kafka.patches.client_internals import stop_fetching
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import HOST, wait_until
 from tests.support.kafka_member import ALL_TASKS, Clock, committed, numbered, running, send, settings_for, turn_until
 from tests.support.timing import time_bound
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import HOST, wait_until
 
 HOUR_SECONDS = 3_600.0
 

@@ -8,10 +8,10 @@ import pytest
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
 from streammetrics.events.model import Impression
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, start_ms
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
 
 CLIENT = "streammetrics"
 BYTES_PER_SECOND = 40_000

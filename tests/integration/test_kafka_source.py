@@ -15,8 +15,6 @@ from streammetrics.connectors.kafka.patches import limited_batches
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.source import Input, UnreadBatch
 from streammetrics.errors import ConfigError, SourceError
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port
 from tests.support.kafka_member import (
     ALL_TASKS,
     Clock,
@@ -29,6 +27,8 @@ from tests.support.kafka_member import (
     stock_records,
     turn_until,
 )
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import free_port
 
 HOUR_MS = 3_600_000
 

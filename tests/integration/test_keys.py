@@ -15,12 +15,12 @@ import pytest
 
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.events.model import Feedback, Impression
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
 from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, as_toml, start_ms
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import RedisServer
 
 USERS = 150
 PROBLEM = "of users have events on several partitions"

@@ -17,9 +17,9 @@ from streammetrics.connectors.redis.namespaces import SCAN_COUNT, RedisNamespace
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.state.tables import StateChanges
-from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.command_line import COMMAND, called, environment
 from tests.support.paths import ROOT
+from tests.tools.servers.redis import RedisCluster, RedisServer
 
 TASKS = 5
 KEYS = TASKS * 6 + 3

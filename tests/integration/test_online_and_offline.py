@@ -11,13 +11,13 @@ import pytest
 
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Impression
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
 from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, Pipeline, start_ms
 from tests.support.report_differences import pane_differences
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import RedisServer
 
 RECORDS = 2_000
 LATENESS_MS = 6 * HOUR_MS

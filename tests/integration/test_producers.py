@@ -14,11 +14,11 @@ import pytest
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.source import Input
 from streammetrics.events import EventLimits, Feedback, Impression, native_decoder
-from tests.servers.kafka import KafkaBroker
-from tests.servers.npm import fetched
-from tests.servers.tools import find_kafka_jars, find_tool
 from tests.support.kafka_member import stock_records
 from tests.support.paths import ROOT
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.npm import fetched
+from tests.tools.servers.tools import find_kafka_jars, find_tool
 
 PAGE = ROOT / "streammetrics" / "events" / "README.md"
 KAFKAJS = "kafkajs@2.2.4"

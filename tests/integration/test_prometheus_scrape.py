@@ -10,8 +10,8 @@ import pytest
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.samples import experiment
-from tests.servers.prometheus import PrometheusServer
 from tests.support.committed_state import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
+from tests.tools.servers.prometheus import PrometheusServer
 
 
 @pytest.fixture

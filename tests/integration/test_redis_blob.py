@@ -7,7 +7,7 @@ import pytest
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.blob import RedisBlobStore
 from streammetrics.errors import StateError, StoreError
-from tests.servers.redis import RedisCluster
+from tests.tools.servers.redis import RedisCluster
 
 
 def test_the_last_write_is_read_and_namespaces_are_separate(redis_url: str) -> None:

@@ -11,9 +11,9 @@ from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import CommitOutcome, LoadedUsers
 from streammetrics.errors import StoreError
-from tests.servers.redis import RedisCluster
 from tests.support.redis_store import commit_when_served
 from tests.support.store_contract import ALL_DUE, Owner
+from tests.tools.servers.redis import RedisCluster
 
 
 def test_tasks_are_spread_over_the_cluster_and_each_is_in_one_slot(

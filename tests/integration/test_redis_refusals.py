@@ -10,10 +10,10 @@ from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import StateError, StoreError
 from streammetrics.state.tables import GROWS, StatePiece
-from tests.servers.process import HOST
-from tests.servers.redis import RedisServer
 from tests.support.redis_store import COMMIT_RIGHTS, RIGHTS, SCRIPT_RIGHTS, limited
 from tests.support.store_contract import Owner, everything
+from tests.tools.servers.process import HOST
+from tests.tools.servers.redis import RedisServer
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import CommitOutcome
 from streammetrics.errors import StoreError
 from streammetrics.events.model import Feedback, Impression
-from tests.servers.certificates import Authority
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import Guard
-from tests.servers.sentinel import PASSWORD, SERVICE, SentinelService
 from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import Pipeline, start_ms
 from tests.support.redis_store import commit_when_served
 from tests.support.store_contract import Owner
+from tests.tools.servers.certificates import Authority
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import Guard
+from tests.tools.servers.sentinel import PASSWORD, SERVICE, SentinelService
 
 USERS = 60
 

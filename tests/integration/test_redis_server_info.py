@@ -7,8 +7,8 @@ import pytest
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import StoreError
-from tests.servers.process import HOST
-from tests.servers.redis import RedisCluster, RedisServer
+from tests.tools.servers.process import HOST
+from tests.tools.servers.redis import RedisCluster, RedisServer
 
 
 def test_a_suitable_server_has_no_problems_and_no_risks(store: RedisStore) -> None:

@@ -19,10 +19,10 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import READ_SLICE, Commit, CommitOutcome, LoadedUsers
 from streammetrics.errors import StateError, StoreError
 from streammetrics.state.tables import StateChanges
-from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.redis_store import commit_when_served
 from tests.support.store_contract import ALL_DUE, Owner, StoreContract, due_before, everything
 from tests.support.timing import time_bound
+from tests.tools.servers.redis import RedisCluster, RedisServer
 
 
 class TestStandalone(StoreContract):

@@ -11,9 +11,9 @@ import pytest
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
-from tests.servers.process import HOST, free_port
-from tests.servers.redis import RedisServer
 from tests.support.store_contract import Owner
+from tests.tools.servers.process import HOST, free_port
+from tests.tools.servers.redis import RedisServer
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from streammetrics.connectors.redis.transaction import transact
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.errors import StateError, StoreError
 from streammetrics.state.tables import GROWS, StatePiece
-from tests.servers.process import HOST
-from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.faults import EXECUTED, JUDGED, ReplyThief
 from tests.support.store_contract import Owner, everything
+from tests.tools.servers.process import HOST
+from tests.tools.servers.redis import RedisCluster, RedisServer
 
 CHANGES: dict[str, Any] = {
     "users": {"a": b"2", "b": GROWS},

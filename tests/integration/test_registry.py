@@ -13,12 +13,6 @@ import pytest
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, Feedback, Impression, native_decoder
 from streammetrics.readers import Later, Record, registry
-from tests.servers.certificates import Authority
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.product import as_flags
-from tests.servers.redis import RedisServer
-from tests.servers.registry import SchemaRegistry
 from tests.support.command_line import streammetrics
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import Pipeline, Service, start_ms
@@ -33,6 +27,12 @@ from tests.support.registry import (
     proto_message,
 )
 from tests.support.registry_gate import RegistryGate
+from tests.tools.servers.certificates import Authority
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.product import as_flags
+from tests.tools.servers.redis import RedisServer
+from tests.tools.servers.registry import SchemaRegistry
 
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000, "support_users": 1}
 Write = Callable[[dict[str, Any]], bytes]

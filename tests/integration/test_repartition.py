@@ -14,10 +14,10 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.events.model import Feedback
-from tests.servers.kafka import KafkaBroker, places_of
-from tests.servers.process import wait_until
 from tests.support.command_line import started, streammetrics
 from tests.support.native_json import native_json
+from tests.tools.servers.kafka import KafkaBroker, places_of
+from tests.tools.servers.process import wait_until
 
 START_MS = 1_700_000_000_000
 

@@ -17,12 +17,12 @@ from kafka import KafkaConsumer
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.reports.pane_rows import pane_rows
 from streammetrics.wiring.reports import build_report_builder
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
 from tests.support.command_line import called
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, start_ms
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import RedisServer
 
 RECORDS = 2_400
 PAGE = ROOT / "streammetrics" / "offline" / "notebook" / "README.md"

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from streammetrics.events.model import Impression
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
 from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import RedisServer
 
 CONFLICT = "use the same redis.namespace"
 

@@ -17,11 +17,11 @@ import yaml
 from streammetrics.exporters.http.views import HttpViews
 from tests.deploy.argo import ARGO, ROLLOUTS
 from tests.deploy.tools import read_yaml
-from tests.servers.npm import fetched
-from tests.servers.prometheus import PrometheusServer
-from tests.servers.tools import find_tool
 from tests.support.committed_state import served
 from tests.support.gates import MINUTE_MS, gate_views, report_at
+from tests.tools.servers.npm import fetched
+from tests.tools.servers.prometheus import PrometheusServer
+from tests.tools.servers.tools import find_tool
 
 PACKAGES = ("@kubernetes-models/argo-rollouts@2.0.0", "typescript@5.9.3")
 COMPILER = ("--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--moduleResolution", "nodenext", "--target", "es2022")

@@ -13,12 +13,12 @@ from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import StoreError
 from streammetrics.events.model import Impression
-from tests.servers.certificates import Authority
-from tests.servers.kafka_secure import SecureKafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import Guard, RedisServer
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import Pipeline, start_ms
+from tests.tools.servers.certificates import Authority
+from tests.tools.servers.kafka_secure import SecureKafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import Guard, RedisServer
 
 FORMER, RENEWED = "the-former-word", "the-renewed-word"
 USER = "reader"

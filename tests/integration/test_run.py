@@ -18,14 +18,14 @@ from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import HOST, free_port, wait_until
-from tests.servers.prometheus import PrometheusServer
-from tests.servers.redis import RedisServer
 from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 from tests.support.timing import time_bound
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import HOST, free_port, wait_until
+from tests.tools.servers.prometheus import PrometheusServer
+from tests.tools.servers.redis import RedisServer
 
 EXPERIMENT = "ranker"
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000}

@@ -25,12 +25,6 @@ from streammetrics.config import hash_password, keys
 from streammetrics.events.model import Impression
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus
-from tests.servers.certificates import Authority
-from tests.servers.kafka_secure import SecureKafkaBroker
-from tests.servers.process import HOST, wait_until
-from tests.servers.product import Answer
-from tests.servers.prometheus import PrometheusServer
-from tests.servers.redis import Guard, RedisServer
 from tests.support.command_line import called, environment, streammetrics
 from tests.support.committed_state import MINUTE_MS, START_MS, Now, served
 from tests.support.committed_state import Pipeline as EnginePipeline
@@ -38,6 +32,12 @@ from tests.support.native_json import native_json
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
 from tests.support.redis_acl import with_passwords
+from tests.tools.servers.certificates import Authority
+from tests.tools.servers.kafka_secure import SecureKafkaBroker
+from tests.tools.servers.process import HOST, wait_until
+from tests.tools.servers.product import Answer
+from tests.tools.servers.prometheus import PrometheusServer
+from tests.tools.servers.redis import Guard, RedisServer
 
 SHIPPED = ROOT / "deploy" / "redis-users.acl"
 USER = "scraper"

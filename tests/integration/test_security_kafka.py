@@ -27,13 +27,13 @@ from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
 from streammetrics.connectors.source import Input, LogIds
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
-from tests.servers.certificates import Authority
-from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
-from tests.servers.process import HOST, wait_until
-from tests.servers.redis import RedisServer
 from tests.support.command_line import called, streammetrics
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
+from tests.tools.servers.certificates import Authority
+from tests.tools.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
+from tests.tools.servers.process import HOST, wait_until
+from tests.tools.servers.redis import RedisServer
 
 PASSWORD = "s3cret of the broker"
 WRONG = "wr0ng-word"

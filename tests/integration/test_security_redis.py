@@ -13,15 +13,15 @@ from streammetrics.connectors.redis.namespaces import client_name
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
 from streammetrics.events.model import Feedback, Impression
-from tests.servers.certificates import Authority
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import Guard, RedisCluster, RedisServer
 from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Truth, as_toml, start_ms
 from tests.support.redis_acl import with_passwords
+from tests.tools.servers.certificates import Authority
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import Guard, RedisCluster, RedisServer
 
 SHIPPED = (ROOT / "deploy" / "redis-users.acl").read_text(encoding="utf-8")
 PASSWORDS = {

@@ -15,15 +15,15 @@ import pytest
 import redis
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.servers import tools
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import CLUSTER_BUS_OFFSET, Server, ServerError, check_port_open, free_port, wait_until
-from tests.servers.prometheus import PrometheusServer
-from tests.servers.redis import SLOTS, RedisCluster, RedisServer
+from tests.tools.servers import tools
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import CLUSTER_BUS_OFFSET, Server, ServerError, check_port_open, free_port, wait_until
+from tests.tools.servers.prometheus import PrometheusServer
+from tests.tools.servers.redis import SLOTS, RedisCluster, RedisServer
 
 START_AND_WAIT = """
 import sys
-from tests.servers.redis import RedisServer
+from tests.tools.servers.redis import RedisServer
 server = RedisServer().start()
 print(server.pid, server.directory, flush=True)
 sys.stdin.read()

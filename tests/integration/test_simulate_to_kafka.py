@@ -12,9 +12,9 @@ from kafka import KafkaConsumer
 
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.events import EventLimits, MalformedEvent, native_decoder
-from tests.servers.kafka import KafkaBroker, places_of
-from tests.servers.process import wait_until
 from tests.support.command_line import started, streammetrics
+from tests.tools.servers.kafka import KafkaBroker, places_of
+from tests.tools.servers.process import wait_until
 
 
 def words(broker: KafkaBroker, *topics: str) -> list[str]:

@@ -24,10 +24,10 @@ from streammetrics.offline.notebook.replayed import Replayed
 from streammetrics.offline.notebook.replayed import replay as replayed
 from streammetrics.offline.spark.session import spark_session, without_pandas_warning
 from tests.offline.spark.samples import GIVEN, by_topic, differing, wrong_clocks
-from tests.servers.kafka import KafkaBroker
-from tests.servers.tools import find_java, find_spark_kafka_jars
 from tests.support.command_line import called
 from tests.support.replays import CLEAN, FAULTY, sent, write
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.tools import find_java, find_spark_kafka_jars
 
 TRAFFIC: Traffic = replace(FAULTY, users=600, impressions_per_second=20, late_ms=90_000)
 RULES = {**GIVEN, "join.lateness_ms": 20_000}

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.process import wait_until
-from tests.servers.stack import JOB
 from tests.support.command_line import streammetrics
 from tests.support.paths import ROOT
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.stack import JOB
 
 
 class Made:
@@ -29,7 +29,7 @@ class Made:
 
     def __call__(self, command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "tests.servers.stack_command", command, str(self.home)],
+            [sys.executable, "-m", "tests.tools.servers.stack_command", command, str(self.home)],
             cwd=ROOT,
             env={**os.environ, "TMPDIR": str(self.temporary)},
             capture_output=True,

@@ -12,10 +12,10 @@ from streammetrics.connectors.redis.fields import RedisFields
 from streammetrics.connectors.source import Input
 from streammetrics.runtime.consume.standstill_notes import StandstillNotes
 from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisCluster
 from tests.support.real_pipeline import Pipeline
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import RedisCluster
 
 
 def test_the_report_of_an_exporter_names_what_a_worker_noted(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:

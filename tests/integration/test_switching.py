@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.events.model import Feedback, Impression
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
 
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000}
 SWITCHED = "experiments were switched on or off"

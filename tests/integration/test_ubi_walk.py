@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 
 def walk(file: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.servers.ubi", str(file)]
+    command = [sys.executable, "-m", "tests.tools.servers.ubi", str(file)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
 
 

@@ -12,9 +12,9 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.errors import StoreError
 from streammetrics.state.tables import StateChanges
-from tests.servers.process import HOST, wait_until
-from tests.servers.redis import RedisServer, ValkeyServer
 from tests.support.command_line import called
+from tests.tools.servers.process import HOST, wait_until
+from tests.tools.servers.redis import RedisServer, ValkeyServer
 
 EXPORTER = ("--set", "worker.role=exporter", "--set", "http.port=0")
 

@@ -20,11 +20,11 @@ from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_worker_rules
-from tests.servers.kafka import KafkaBroker
-from tests.servers.redis import RedisServer
 from tests.support.kafka_member import read_letters, settings_for
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import Pipeline
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.redis import RedisServer
 
 PATIENCE_SECONDS = 60
 TOPICS = ["impressions", "feedback"]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from streammetrics.events.model import Feedback, Impression
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import wait_until
 
 TWO = {"processes": 2, "commit_ms": 200, "commit_behind_ms": 600}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import free_port, wait_until
 from tests.support.paths import ROOT
+from tests.tools.servers.kafka import KafkaBroker
+from tests.tools.servers.process import free_port, wait_until
 
 PAGE = ROOT / "streammetrics" / "events" / "your-own-events.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -39,11 +39,11 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import WITH_COVARIATES
 from tests.experiments.samples import arm, credits, in_one_hour
-from tests.servers.process import HOST
-from tests.servers.prometheus import PrometheusServer
 from tests.support.catalogue import assessment
 from tests.support.command_line import started
 from tests.support.committed_state import Now, served, two_variants
+from tests.tools.servers.process import HOST
+from tests.tools.servers.prometheus import PrometheusServer
 
 SETTINGS = (f"metrics.names={','.join(METRIC_NAMES)}", "metrics.cutoffs=3,10", f"engagement.names={','.join(ENGAGEMENT_NAMES)}")
 _ASSESSMENT = {key: ",".join(map(str, value)) if isinstance(value, list) else value for key, value in assessment().items()}

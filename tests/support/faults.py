@@ -32,7 +32,7 @@ from streammetrics.connectors.store import (
 )
 from streammetrics.errors import SourceError, StoreError, StreammetricsError
 from streammetrics.state.tables import CommitMark, TaskView
-from tests.servers.process import HOST
+from tests.tools.servers.process import HOST
 
 
 class HandClock:

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.source import POLL_RECORDS_MAX, KafkaSource
 from streammetrics.connectors.source import Input, InputRecord
-from tests.servers.kafka import KafkaBroker
+from tests.tools.servers.kafka import KafkaBroker
 
 WAIT_SECONDS = 60.0
 """The longest a test waits for an event. It matters only for failing tests."""

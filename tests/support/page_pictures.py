@@ -22,10 +22,10 @@ from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
-from tests.servers.tools import find_chromium
 from tests.support.command_line import started
 from tests.support.committed_state import MINUTE_MS, Pipeline, served
 from tests.support.page_story import EXPERIMENT, SIX, Story, make_story, many_experiments, many_variants, mixed_experiment, with_experiments
+from tests.tools.servers.tools import find_chromium
 
 WIDTHS = {"wide": 1280, "narrow": 390}
 DEMO_SECONDS = 100

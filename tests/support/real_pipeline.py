@@ -35,12 +35,12 @@ from streammetrics.wiring.reports import build_report_builder
 from tests.oracle import Arrival, Group, Result, Step, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
 from tests.oracle.users import users_of_tasks
-from tests.servers.kafka import KafkaBroker, KafkaCluster, places_of
-from tests.servers.process import LOOPBACK, Host, wait_until
-from tests.servers.product import Product
 from tests.support.brute_force import row_of, users_shown
 from tests.support.machine import oracle_group
 from tests.support.native_json import native_json
+from tests.tools.servers.kafka import KafkaBroker, KafkaCluster, places_of
+from tests.tools.servers.process import LOOPBACK, Host, wait_until
+from tests.tools.servers.product import Product
 
 PARTITIONS = 4
 HOUR_MS = 3_600_000

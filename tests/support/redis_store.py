@@ -8,8 +8,8 @@ from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.errors import StoreError
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
+from tests.tools.servers.process import wait_until
+from tests.tools.servers.redis import RedisServer
 
 PASSWORD = "hunter2-and-more"
 SCRIPT_RIGHTS = [

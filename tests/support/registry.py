@@ -14,7 +14,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tests.events import samples
-from tests.servers.registry import SchemaRegistry
+from tests.tools.servers.registry import SchemaRegistry
 
 IMPRESSION: Final = {name: value for name, value in samples.IMPRESSION.items() if name != "segments"}
 FEEDBACK: Final = samples.FEEDBACK

@@ -9,8 +9,8 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from tests.servers.certificates import Identity
-from tests.servers.process import HOST
+from tests.tools.servers.certificates import Identity
+from tests.tools.servers.process import HOST
 
 
 class RegistryGate:

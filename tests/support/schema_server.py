@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from tests.servers.process import HOST
+from tests.tools.servers.process import HOST
 
 
 class SchemaServer:

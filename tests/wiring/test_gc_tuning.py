@@ -18,7 +18,7 @@ from streammetrics.wiring.gc_tuning import (
     rare_garbage_collection,
     tune_garbage_collection,
 )
-from tests.servers.process import wait_until
+from tests.tools.servers.process import wait_until
 
 
 class Cycle:

@@ -1,7 +1,7 @@
 """Routes of the live page: its files, the recent points for its charts, and the status of the process. `HttpViews` has the content.
 
 The page is `page.html`, `page.css` and the scripts in `static/`. Only the glossary is put into the page; no script is inline.
-`uplot.js` and `uplot.css` draw the charts. They come from npm, see `tests/servers/chart_library.py`.
+`uplot.js` and `uplot.css` draw the charts. They come from npm, see `tests/tools/servers/chart_library.py`.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import pytest
 
 from streammetrics.cli.process.signals import SIGNALS, interrupt_on_signals, stop_on_signals
 from streammetrics.errors import StreammetricsError
-from tests.servers.process import wait_until
 from tests.support.command_line import COMMAND, environment
 from tests.support.paths import ROOT
+from tests.tools.servers.process import wait_until
 
 WAITING = """
 import os, signal, sys, threading, time

@@ -22,11 +22,11 @@ from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus
-from tests.servers.certificates import Authority, Identity
-from tests.servers.process import wait_until
 from tests.support.committed_state import Now, answering, two_variants
 from tests.support.sockets import read_until_closed
 from tests.support.timing import time_bound
+from tests.tools.servers.certificates import Authority, Identity
+from tests.tools.servers.process import wait_until
 
 SHORT_SECONDS = 0.3
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, sync_playwright
 
 from streammetrics.reports.report import Report
 from tests.integration.page.visits import SECONDS, WIDE, Open, Serve, Served, Visit, serving
-from tests.servers.tools import find_chromium
 from tests.support.committed_state import MINUTE_MS
 from tests.support.page_story import Story, make_story
+from tests.tools.servers.tools import find_chromium
 
 STORY_SECONDS = 120
 """A story that is older is told again."""

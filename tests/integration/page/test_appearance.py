@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.integration.page.visits import NARROW, Open, Served, live
-from tests.servers.process import wait_until
 from tests.support.page_story import (
     EXPERIMENT,
 )
+from tests.tools.servers.process import wait_until
 
 CONTRAST = """
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);

@@ -13,8 +13,8 @@ from streammetrics.reports.history import Downsampled, History
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
 from tests.integration.page.visits import DRAWN, MINUS, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
-from tests.servers.chart_library import originals
 from tests.support.page_story import EXPERIMENT, Story, with_experiments
+from tests.tools.servers.chart_library import originals
 
 
 def history_of(reports: list[Report]) -> History:

@@ -16,12 +16,12 @@ from playwright.sync_api import Locator, Page, expect
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
-from tests.servers.npm import fetched as fetched_by_npm
-from tests.servers.process import wait_until
 from tests.support.committed_state import HOUR_MS
 from tests.support.page_story import (
     EXPERIMENT,
 )
+from tests.tools.servers.npm import fetched as fetched_by_npm
+from tests.tools.servers.process import wait_until
 
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 

@@ -1,4 +1,4 @@
-"""The worker's loop: shutdown, rebalances, outages. `tests.simulation` has everything together, in an order that a seed decides."""
+"""The worker's loop: shutdown, rebalances, outages. `tests.tools.simulation` has everything together, in an order that a seed decides."""
 
 from __future__ import annotations
 

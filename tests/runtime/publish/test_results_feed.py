@@ -19,9 +19,9 @@ from streammetrics.runtime.publish import results_feed
 from streammetrics.runtime.publish.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import Group, Pane
-from tests.servers.process import wait_until
 from tests.support.gates import waiting
 from tests.support.tallies import tally_of
+from tests.tools.servers.process import wait_until
 
 LAYOUT = TallyLayout(Scorer(["hit_rate@2", "item_hit_rate@2"]))
 REPORT: Any = SimpleNamespace(experiments=(), entered_ms=None, is_settled=True)

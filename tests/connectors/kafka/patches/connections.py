@@ -15,7 +15,7 @@ import pytest
 from kafka.errors import KafkaConnectionError
 from kafka.net.compat import KafkaNetClient
 
-from tests.servers.process import HOST, free_port
+from tests.tools.servers.process import HOST, free_port
 
 TRIES = 20
 Patch = Callable[[KafkaNetClient], None]

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from streammetrics.connectors.kafka.patches import failed_sockets
 from tests.connectors.kafka.patches.connections import closing_every_connection, no_patch, sockets_left_open
-from tests.servers.process import free_port
+from tests.tools.servers.process import free_port
 
 
 class TestStillNeeded:

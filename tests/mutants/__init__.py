@@ -1,1 +1,0 @@
-"""Small changes of the modules that decide, and the tests that notice them: `python -m tests.mutants`."""

@@ -1,0 +1,1 @@
+"""Small changes of the modules that decide, and the tests that notice them: `python -m tests.tools.mutants`."""
