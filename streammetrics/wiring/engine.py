@@ -13,7 +13,7 @@ from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import TallyLayout
-from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.limits import WorkerRules
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from streammetrics.wiring.catalogue import assessment_layout

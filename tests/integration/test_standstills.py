@@ -10,7 +10,7 @@ from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.redis.fields import RedisFields
 from streammetrics.connectors.source import Input
-from streammetrics.runtime.consume.standstill_notes import StandstillNotes
+from streammetrics.runtime.consume.lag import StandstillNotes
 from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
 from tests.support.real_pipeline import Pipeline
 from tests.tools.servers.kafka import KafkaBroker

@@ -21,7 +21,7 @@ from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_sc
 from streammetrics.reports.history import History
 from streammetrics.reports.merged_runs import FrozenScales, MergedRun, join_runs, started_runs
 from streammetrics.reports.report import Report
-from streammetrics.runtime.publish.committed_state import read_committed
+from streammetrics.runtime.publish.publisher import read_committed
 from streammetrics.windows.panes import WindowRules
 from tests.oracle import Arrival
 from tests.support.experiment_tasks import DAY_MS, NOON_MS, SETTINGS, Tasks, at, builder_of, exposed, published, publisher_of, since_start

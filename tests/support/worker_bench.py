@@ -23,7 +23,7 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
-from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.limits import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules

@@ -30,7 +30,7 @@ from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
 from streammetrics.reports.time_text import span_text
 from streammetrics.reports.user_partitions import FIX, UserPartitions
-from streammetrics.runtime.consume.rival_groups import group_of_token
+from streammetrics.runtime.consume.claims import group_of_token
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
 from streammetrics.wiring.reports import first_verdict_wait

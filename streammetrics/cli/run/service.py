@@ -29,13 +29,12 @@ from streammetrics.engine.engine import Engine
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
-from streammetrics.runtime.consume.refusal_log import log_first_refusal
-from streammetrics.runtime.consume.standstill_notes import StandstillNotes
+from streammetrics.runtime.consume.event_log import log_first_refusal
+from streammetrics.runtime.consume.lag import StandstillNotes
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.publish.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
-from streammetrics.runtime.publish.results_feed import ResultsFeed
-from streammetrics.runtime.publish.settled import Settled
+from streammetrics.runtime.publish.results_feed import ResultsFeed, Settled
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.decoders import build_decoder, build_topic_decoders, reads_whole_records
 from streammetrics.wiring.engine import build_worker_rules

@@ -76,7 +76,7 @@ def _watch_parent(pipe: Pipe, stop: threading.Event) -> None:
 @contextmanager
 def _reporting(pipe: Pipe, status: Any) -> Iterator[None]:
     """Send the status while the block runs, and once more at its end."""
-    from streammetrics.runtime.merged_status import snapshot  # noqa: PLC0415
+    from streammetrics.runtime.status import snapshot  # noqa: PLC0415
 
     ended = threading.Event()
 

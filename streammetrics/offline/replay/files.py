@@ -35,7 +35,7 @@ from streammetrics.reports.pane_rows import PaneRow, pane_rows
 from streammetrics.reports.published import encoded, published
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import json_lines
-from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
+from streammetrics.runtime.publish.publisher import freeze_due_scales, read_committed
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane
 from streammetrics.wiring.decoders import has_reader

@@ -31,7 +31,7 @@ from streammetrics.reports.history import (
 )
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
-from streammetrics.runtime.publish.committed_state import freeze_due_scales
+from streammetrics.runtime.publish.publisher import freeze_due_scales
 from streammetrics.state.tables import Rows, TaskView
 
 SUMS = (EXPERIMENTS, FEEDBACK_DAYS)

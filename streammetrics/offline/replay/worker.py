@@ -24,7 +24,7 @@ from streammetrics.events.record import Later
 from streammetrics.offline.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
 from streammetrics.offline.replay.time_order import LatePlaces, LateRecords
 from streammetrics.runtime.consume.consumer import Worker
-from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.limits import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.pane_store import FinalPane

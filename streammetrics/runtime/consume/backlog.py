@@ -1,4 +1,4 @@
-"""The polled records of one task that are not processed yet, and what was prefetched for them. Does no I/O."""
+"""The polled records of one task that are not processed yet, in chunks, and what was prefetched for them. Does no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,33 @@ from typing import NamedTuple
 
 from streammetrics.connectors.source import InputRecord
 from streammetrics.connectors.store import PendingDueUsers, PendingUsers
-from streammetrics.runtime.consume.chunk import Chunk
+from streammetrics.engine.batch import Batch, Decoded
+
+
+class Chunk(NamedTuple):
+    """Records of one input for one step: decoded, and raw for the dead letters."""
+
+    records: Sequence[InputRecord]
+    batch: Batch
+    sizes: Sequence[int]
+    """Bytes of each record."""
+    total_bytes: int
+
+    @classmethod
+    def of(cls, topic: int, records: Sequence[InputRecord], decoded: Sequence[Decoded]) -> Chunk:
+        sizes = [len(record[2] or b"") for record in records]
+        return cls(records, Batch(topic, decoded, records[-1].offset + 1), sizes, sum(sizes))
+
+    def cut(self, count: int) -> tuple[Chunk | None, Chunk]:
+        """Split after `count` records, fewer than there are. The first part is None if `count` is 0."""
+        topic, decoded = self.batch.topic, self.batch.records
+        first = Chunk.of(topic, self.records[:count], decoded[:count]) if count else None
+        return first, Chunk.of(topic, self.records[count:], decoded[count:])
+
+    def joined(self, following: Chunk) -> Chunk:
+        """Append the chunk that was cut off from this one."""
+        decoded = [*self.batch.records, *following.batch.records]
+        return Chunk.of(self.batch.topic, [*self.records, *following.records], decoded)
 
 
 class Prefetched(NamedTuple):

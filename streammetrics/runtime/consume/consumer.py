@@ -13,12 +13,12 @@ from collections.abc import Set as AbstractSet
 import structlog
 
 from streammetrics.connectors.source import Input, InputRecord
+from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import GaveUp, SourceError, StoreError
 from streammetrics.events.event_time import FOREVER
-from streammetrics.runtime.consume.commit_room import CommitRoom
 from streammetrics.runtime.consume.lag import LagTracker
+from streammetrics.runtime.consume.limits import CommitRoom
 from streammetrics.runtime.consume.owned_task import Assignment, OwnedTask
-from streammetrics.runtime.consume.pacing import inputs_to_pause
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.retry import CALM_SECONDS, Backoff, Outage
 from streammetrics.runtime.status import Trouble
@@ -29,7 +29,6 @@ REPLY_SECONDS = 0.02
 """Longest poll while a commit is in flight: its reply is handled, and the next commit sent, only after the poll."""
 CHUNK_RECORDS_MAX = 1_000
 """Records that are decoded at once and whose users are read together. A step takes a chunk, or what fits into the next commit."""
-
 log = structlog.get_logger("streammetrics.runtime.consume.consumer")
 
 
@@ -255,3 +254,24 @@ class Worker:
             raise GaveUp(f"the source has been unreachable for more than worker.retry_seconds_max = {limit} s: {health.last_error}")
         since_seconds, failures = (trouble.since_seconds, trouble.failures) if trouble else (health.since, 1)
         return Trouble(since_seconds, failures, health.last_error)
+
+
+def inputs_to_pause(task: OwnedTask, skew_ms_max: int) -> frozenset[Input]:
+    """Return the inputs of a task that must be paused now."""
+    if task.retry.is_failing or task.state is None:
+        return frozenset(task.inputs)
+    return frozenset([*_too_far_ahead(task, task.state, skew_ms_max), *[task.inputs[topic] for topic in task.backlog.waits]])
+
+
+def _too_far_ahead(task: OwnedTask, state: TaskState, skew_ms_max: int) -> list[Input]:
+    """Return the inputs that are more than `skew_ms_max` of event time ahead of the slowest one that is not idle.
+
+    An input without any event yet is the slowest. One without a supported time is where the least of its last events is. One that is
+    behind the watermark holds back nothing: that time has passed.
+    """
+    positions = state.progress.positions()
+    live = [position for index, position in enumerate(positions) if index not in task.activity.idle]
+    if not live:
+        return []
+    slowest = max(min(live), state.progress.watermark)
+    return [origin for origin, position in zip(task.inputs, positions, strict=True) if position - slowest > skew_ms_max]

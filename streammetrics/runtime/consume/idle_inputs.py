@@ -1,4 +1,11 @@
-"""Decides which inputs are idle, and how far time has passed on them."""
+"""Decides which inputs are idle, and how far time has passed on them.
+
+A watermark never goes back. If one clock runs ahead for a moment only, all events would be late until real time has caught up. So idle
+inputs follow the slower of two clocks: that of this machine and that of the store.
+
+All inputs of a task may be silent while both clocks are wrong, for example on one host. So the watermark follows them no further than
+events and the monotonic clock allow.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +16,17 @@ import structlog
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.source import Source
 from streammetrics.connectors.store import Store
-from streammetrics.engine.task_state import TaskState
-from streammetrics.events.event_time import NEVER, seems_seconds
-from streammetrics.runtime.consume.event_clock import EventClock
+from streammetrics.engine.task_state import TaskState, decode_control
+from streammetrics.events.event_time import FOREVER, NEVER, seems_seconds
+from streammetrics.runtime.consume.limits import WorkerRules
 from streammetrics.runtime.consume.owned_task import OwnedTask
-from streammetrics.runtime.consume.rules import WorkerRules
-from streammetrics.runtime.consume.store_clock import StoreClock
 
 BEHIND_MS = 10_000
 """If the events of a worker are further behind the clocks, it reads the times of other workers."""
-
+READ_SECONDS = 30.0
+"""How often the committed times of other tasks are read, at most."""
+DIFFERENCE_MS_MAX = 10_000
+"""Clocks that differ by more are logged."""
 log = structlog.get_logger("streammetrics.runtime.consume.idle_inputs")
 
 
@@ -106,3 +114,71 @@ class IdleInputs:
         for topic in sorted(seconds - self._warned_seconds):
             self._warned_seconds.add(topic)
             log.warning("events of an input are dated 1970 and hold back all others: ts must be milliseconds, not seconds", topic=topic)
+
+
+class EventClock:
+    """The greatest time of any known event or record, carried on by the monotonic clock.
+
+    Records count because a recorded history may be older than they are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: tuple[int, float] | None = None
+        """A time (ms), and the monotonic time (s) when it was seen."""
+        self._read_seconds: float | None = None
+
+    def note(self, time_ms: int, monotonic: float) -> None:
+        """Note the time of events or records, as seen at a monotonic time (s)."""
+        if time_ms not in (NEVER, FOREVER) and time_ms > self.at(monotonic):
+            self._known = time_ms, monotonic
+
+    def at(self, monotonic: float) -> int:
+        """Return the latest time (ms) that it can be at a monotonic time (s), as far as events show; NEVER without events."""
+        if self._known is None:
+            return NEVER
+        time_ms, seen = self._known
+        return time_ms + int((monotonic - seen) * 1_000)
+
+    def read_others(self, owned: Collection[int], monotonic: float) -> None:
+        """Note the committed times of tasks of other workers. Raises StoreError.
+
+        A worker with silent inputs only has no time of its own to go by.
+        """
+        if self._read_seconds is not None and monotonic - self._read_seconds < READ_SECONDS:
+            return
+        self._read_seconds = monotonic
+        others = sorted(set(range(self._store.partitions() or 0)) - set(owned))
+        for view in self._store.view(others, {}, tables=()).values() if others else ():
+            control = decode_control(view.control)
+            self.note(max([control.progress.newest_supported, *control.progress.record_times]), monotonic)
+
+
+class StoreClock:
+    """Reads the store's time, and logs once when the two clocks differ."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._differing: set[int] = set()
+        """Tasks whose store clock differs. Only the first of them is logged."""
+
+    def wall_ms(self, task: int, monotonic: float, tasks: Collection[int]) -> int:
+        """Return what the clock of a task's store showed at a monotonic time (s), in epoch ms; FOREVER if it has no clock.
+
+        `tasks` are all owned tasks: if the clock of one is known to differ, another one is not logged.
+        """
+        stored_ms = self._store.clock_ms(task)
+        if stored_ms is None:
+            return FOREVER
+        ahead_ms = self._clock.wall_ms() - stored_ms
+        if abs(ahead_ms) <= DIFFERENCE_MS_MAX:
+            self._differing.discard(task)
+        else:
+            if self._differing.isdisjoint(tasks):
+                log.warning(
+                    "the clocks of this machine and of the store differ: idle inputs follow the one that is behind; set both by NTP",
+                    task=task,
+                    ahead_seconds=round(ahead_ms / 1_000, 1),
+                )
+            self._differing.add(task)
+        return stored_ms - int((self._clock.monotonic() - monotonic) * 1_000)

@@ -1,21 +1,31 @@
-"""One task of a worker: its assignment, backlog, dead letters, commits, input activity and retries. Does no I/O."""
+"""One task of a worker: its assignment, backlog, dead letters, commits, input activity and retries. Does no I/O.
+
+Dead letters are always written before the commit that counts them.
+"""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from typing import NamedTuple, ParamSpec, TypeVar
 
+from streammetrics.connectors.dead_letters import DeadLetter, DeadLetterSink
 from streammetrics.connectors.source import Input
-from streammetrics.connectors.store import Claim
+from streammetrics.connectors.store import Claim, Commit, CommitOutcome
+from streammetrics.engine.batch import Rejected
 from streammetrics.engine.task_state import TaskState
-from streammetrics.runtime.consume.backlog import Backlog
-from streammetrics.runtime.consume.commit_room import CommitRoom
-from streammetrics.runtime.consume.commits import CommitProgress
-from streammetrics.runtime.consume.pending_letters import PendingLetters
-from streammetrics.runtime.consume.rival_groups import new_claim_token
+from streammetrics.runtime.consume.backlog import Backlog, Chunk
+from streammetrics.runtime.consume.limits import CommitRoom, WorkerRules
 from streammetrics.runtime.retry import RetryState
+
+LETTERS_MAX = 1_000
+"""Letters that wait for the next commit; more are written at once."""
+LETTERS_BYTES_MAX = 16 << 20
+"""Bytes that wait, so that a stream of large rejected records cannot fill the memory."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -30,11 +40,6 @@ class Assignment:
     """Number of the last written commit."""
     claim_after_seconds: float = 0.0
     """Monotonic time before which a fenced task is not claimed again; 0 if it was not fenced."""
-
-    def new_token(self, group_id: str) -> str:
-        """Make the token for the next claim, by a worker of this consumer group."""
-        self.token = new_claim_token(secrets.token_hex(8), group_id)
-        return self.token
 
     def claimed(self, claim: Claim) -> None:
         self.epoch, self.seq = claim.epoch, claim.seq
@@ -84,6 +89,108 @@ class InputActivity:
         """Set the paused inputs; returns which ones to pause and which ones to resume."""
         before, self.paused = self.paused, paused
         return paused - before, before - paused
+
+
+@dataclass(slots=True)
+class PendingLetters:
+    """Letters that are not written yet, and their size."""
+
+    letters: list[DeadLetter] = field(default_factory=list)
+    total_bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.letters)
+
+    def add(self, chunk: Chunk, origin: Input, rejected: Sequence[Rejected]) -> None:
+        """Add the rejected events of a chunk: one letter per record and reason, however many events the record holds."""
+        if not rejected:
+            return
+        records = {record.offset: record for record in chunk.records}
+        first_events = {(event.offset, event.reason): event for event in reversed(rejected)}
+        for event in reversed(first_events.values()):
+            record = records[event.offset]
+            self.letters.append(DeadLetter(event.reason, event.detail, origin, event.offset, record.value, record.timestamp_ms))
+            self.total_bytes += len(record.value or b"")
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.letters) > LETTERS_MAX or self.total_bytes > LETTERS_BYTES_MAX
+
+    def write(self, sink: DeadLetterSink) -> int:
+        """Write all letters and forget them; returns how many. Raises SourceError and keeps them."""
+        written = len(self.letters)
+        if written:
+            sink.write(self.letters)
+            self.clear()
+        return written
+
+    def clear(self) -> None:
+        self.letters.clear()
+        self.total_bytes = 0
+
+
+class CommitReply(NamedTuple):
+    """The store's reply to a commit, and how long it took."""
+
+    outcome: CommitOutcome
+    seconds: float
+
+
+class InFlightCommit(NamedTuple):
+    """A commit that was sent, the offsets that it commits, and the users that it deletes.
+
+    `reply` is None while the commit waits to be sent, or to be sent again.
+    """
+
+    commit: Commit
+    offsets: Mapping[Input, int]
+    users_gone: frozenset[str]
+    reply: Future[CommitReply] | None = None
+
+
+@dataclass(slots=True)
+class CommitProgress:
+    """The commit of a task that is in flight, if any, and the last one that was written."""
+
+    in_flight: InFlightCommit | None = None
+    written_seconds: float = 0.0
+    """Monotonic time of the last written commit, or of the claim."""
+    has_written: bool = False
+    """Whether a commit was written since the claim."""
+    offsets: Mapping[Input, int] = field(default_factory=dict)
+    """The next offset of each input, as the last written commit has it."""
+    was_behind: bool = False
+    """Whether records waited to be read when the last commit was made."""
+
+    def restart(self, now_seconds: float, offsets: Mapping[Input, int]) -> None:
+        """Begin again, after a claim that returned these offsets."""
+        self.written_seconds, self.has_written, self.was_behind, self.offsets = now_seconds, False, False, offsets
+
+    @property
+    def awaits_reply(self) -> bool:
+        """Whether a commit is in flight and does not wait to be sent again."""
+        return self.in_flight is not None and self.in_flight.reply is not None
+
+    @property
+    def users_gone(self) -> frozenset[str]:
+        """Users that the commit in flight deletes. The store returns them until that commit is written."""
+        return frozenset() if self.in_flight is None else self.in_flight.users_gone
+
+    def written(self, now_seconds: float, offsets: Mapping[Input, int]) -> None:
+        self.written_seconds, self.has_written, self.offsets = now_seconds, True, offsets
+
+    def is_due(self, rules: WorkerRules, now_seconds: float, is_behind: bool) -> bool:
+        """Return whether enough time has passed for the next commit.
+
+        The first commit after a claim is early because other workers wait for the task. So is the first one after a
+        task has caught up, because its numbers did not move while it was behind.
+        """
+        if self.was_behind and not is_behind:
+            return True
+        passed_ms = (now_seconds - self.written_seconds) * 1_000
+        if passed_ms < rules.commit_ms:
+            return False
+        return passed_ms >= rules.commit_behind_ms or not self.has_written or not is_behind
 
 
 @dataclass(slots=True)
@@ -140,3 +247,15 @@ class OwnedTask:
         self.state = None
         self.backlog.clear()
         self.letters.clear()
+
+
+class InlineExecutor(Executor):
+    """Runs each call before `submit` returns: for a store in this process, where no call waits."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # like any executor: the caller of `result` gets it
+            future.set_exception(error)
+        return future

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from streammetrics.connectors.store import LoadedUsers, Store
 from streammetrics.engine.engine import Needs
-from streammetrics.runtime.consume.backlog import Prefetched
-from streammetrics.runtime.consume.chunk import Chunk
+from streammetrics.runtime.consume.backlog import Chunk, Prefetched
 from streammetrics.runtime.consume.owned_task import OwnedTask
 
 

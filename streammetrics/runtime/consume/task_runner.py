@@ -23,15 +23,13 @@ from streammetrics.engine.engine import Engine
 from streammetrics.errors import StoreError
 from streammetrics.events.batches import RecordDecoder
 from streammetrics.events.record import Later
-from streammetrics.runtime.consume.chunk import Chunk
-from streammetrics.runtime.consume.claims import Claims
-from streammetrics.runtime.consume.commits import CommitReply, InFlightCommit, InlineExecutor
+from streammetrics.runtime.consume.backlog import Chunk
+from streammetrics.runtime.consume.claims import Claims, RivalGroups
+from streammetrics.runtime.consume.event_log import TimeLog
 from streammetrics.runtime.consume.idle_inputs import IdleInputs
-from streammetrics.runtime.consume.owned_task import OwnedTask
+from streammetrics.runtime.consume.limits import WorkerRules
+from streammetrics.runtime.consume.owned_task import CommitReply, InFlightCommit, InlineExecutor, OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch
-from streammetrics.runtime.consume.rival_groups import RivalGroups
-from streammetrics.runtime.consume.rules import WorkerRules
-from streammetrics.runtime.consume.time_log import TimeLog
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.sessions.store import FindMisplaced
 from streammetrics.windows.pane_store import FinalPane

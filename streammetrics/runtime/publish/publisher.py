@@ -2,6 +2,9 @@
 
 If the store fails, the last report stays; its window ends show how old it is. Every few seconds the store's servers are
 asked how safe state is there, so that the process that shows the numbers also shows that.
+
+A read has an order: first the frozen scales, then the tasks, then the scales that are due. A scale that was frozen after the tasks were
+read may belong to an experiment run that they do not show yet. It would then be used for the run before.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.standstills import OutageNote, StandstillNote, current_notes, decode_notes, decode_outages
 from streammetrics.reports.text import counted
-from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
@@ -30,8 +32,32 @@ OUTAGE_SECONDS = 10.0
 """An outage that its worker has not said again for so long is none: the worker has ended."""
 NODES_SECONDS = 10.0
 """Time between requests for the status of the store's servers. In a cluster each server is asked several times."""
-
 log = structlog.get_logger("streammetrics.runtime.publish.publisher")
+
+
+def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> bool:
+    """Read what was committed since the last call, and return whether anything was.
+
+    Raises StoreError, and StateError if other rules made the state.
+    """
+    if not builder.experiments.has_scales:
+        builder.experiments.update_scales(store.compare_and_set({}))
+    every = range(tasks)
+    views = store.view(every, builder.marks, {task: builder.rows_from(task) for task in every})
+    for task, view in views.items():
+        builder.update(task, view)
+    return bool(views)
+
+
+def freeze_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> bool:
+    """Freeze the scales that are due by the state that was read, and update the builder from the store. Raises StoreError.
+
+    Returns whether any were due.
+    """
+    changes = builder.experiments.scale_changes(tasks)
+    if changes:
+        builder.experiments.update_scales(store.compare_and_set(changes))
+    return bool(changes)
 
 
 class Publisher:

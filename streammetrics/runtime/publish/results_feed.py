@@ -5,21 +5,26 @@
 3. Nothing is stored. A process that starts sends all panes that the store still has. A pane has one key and one content, so any number of
    processes may send it, any number of times: the newest record of each key is the same.
 
-If the store loses commits, panes that were final can change. All panes are then sent again. Verdicts wait until the report is settled.
+If the store loses commits, panes that were final can change. All panes are then sent again. Verdicts wait until the report is settled:
+while workers catch up after an outage, tasks come at different times to one event time, and verdicts change with the order in which they
+come. Such a state is no news. The verdicts of the state after it are.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
 
 import structlog
 
+from streammetrics.connectors.clock import Clock
 from streammetrics.errors import SourceError
 from streammetrics.events.event_time import NEVER
 from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.report import Report
 from streammetrics.reports.result_records import ResultRecord, pane_records, verdict_record
 from streammetrics.reports.verdict_lines import ChangedVerdicts
@@ -28,8 +33,7 @@ from streammetrics.runtime.status import ProcessStatus
 PANES_AT_ONCE: Final = 200
 """Most panes that wait. It bounds memory."""
 BACKOFF_SECONDS_MAX: Final = 30.0
-
-log = structlog.get_logger("streammetrics.runtime.results")
+log = structlog.get_logger("streammetrics.runtime.publish.results_feed")
 
 
 class ResultSink(Protocol):
@@ -98,3 +102,14 @@ class ResultsFeed:
         self._waiting = ()
         self._ready.clear()
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Says that a report is recent and complete, as the gate does. `stale_ms`: see `ReportTimes.staleness`."""
+
+    clock: Clock
+    stale_ms: int
+
+    def __call__(self, report: Report) -> bool:
+        return not any(ReportTimes.of(report).staleness(self.clock.wall_ms(), self.stale_ms))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from streammetrics.connectors.source import InputRecord
-from streammetrics.runtime.consume.backlog import Backlog, Prefetched
-from streammetrics.runtime.consume.chunk import Chunk
+from streammetrics.runtime.consume.backlog import Backlog, Chunk, Prefetched
 
 
 def records(first: int, count: int) -> list[InputRecord]:

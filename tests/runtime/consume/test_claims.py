@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from streammetrics.connectors.source import LogIds
 from streammetrics.errors import StateError, UnfitStateError
-from streammetrics.runtime.consume.rival_groups import RECENT_SECONDS, group_of_token
+from streammetrics.runtime.consume.claims import RECENT_SECONDS, group_of_token
 from streammetrics.windows.pane_store import PANES
 from tests.support.machine import engine_of
 from tests.support.worker_bench import START_MS, Bench, assert_exact
@@ -43,6 +43,15 @@ class TestClaims:
         bench.replace_worker(group_id="ranking")
         bench.turn()
         assert group_of_token(bench.store.owner(0)) == "ranking"
+
+    def test_each_claim_has_a_new_token(self) -> None:
+        bench = Bench()
+        tokens = set()
+        for _ in range(3):
+            bench.replace_worker(group_id="ranking")
+            bench.turn()
+            tokens.add(bench.store.owner(0))
+        assert len(tokens) == 3
 
     def test_panes_that_were_final_before_a_claim_leave_the_store_as_well(self) -> None:
         bench = Bench()

@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import Input
-from streammetrics.events.event_time import NEVER
+from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Feedback, Impression
+from streammetrics.runtime.consume.idle_inputs import READ_SECONDS, EventClock
 from tests.oracle import Tick
+from tests.support.faults import HandClock
 from tests.support.native_json import native_json
 from tests.support.worker_bench import (
     FAR_MS,
@@ -24,6 +27,8 @@ from tests.support.worker_bench import (
     decode,
     letter_places,
 )
+
+IDLE_MS = 30
 
 
 class TestIdleInputs:
@@ -261,3 +266,98 @@ class TestIdleInputs:
         assert bench.worker.tasks[0].state.progress.watermarks == [NEVER, NEVER]
         assert bench.watermark > 300
         assert bench.letters.kept == []
+
+
+def test_the_greatest_time_is_carried_on_by_the_monotonic_clock() -> None:
+    clock = EventClock(MemoryStore())
+    assert clock.at(5.0) == NEVER
+    clock.note(10_000, 5.0)
+    clock.note(10_500, 6.0)  # by now it is 11,000
+    clock.note(FOREVER, 6.0)
+    assert (clock.at(5.0), clock.at(7.5)) == (10_000, 12_500)
+    clock.note(20_000, 8.0)
+    assert clock.at(8.0) == 20_000
+
+
+def test_a_worker_with_silent_inputs_only_reads_the_times_of_others() -> None:
+    bench = Bench(tasks=2, idle_ms=IDLE_MS)
+    bench.store.announce(2)
+    bench.show(100)
+    bench.click(100)
+    bench.turn(5)
+    clock = EventClock(bench.store)
+    clock.read_others([0], 1.0)
+    assert clock.at(1.0) == NEVER  # the other task has no event
+    clock.read_others([1], 1.0 + READ_SECONDS / 2)
+    assert clock.at(1.0) == NEVER  # too soon
+    clock.read_others([1], 1.0 + READ_SECONDS)
+    assert clock.at(1.0 + READ_SECONDS) == START_MS + 100
+
+
+def test_clocks_that_are_a_day_ahead_make_no_event_late() -> None:
+    bench = Bench(idle_ms=IDLE_MS, settings=replace(SETTINGS, idle_ms=IDLE_MS))
+    bench.clock.step(86_400_000)
+    bench.store.clock_of_servers = bench.clock.wall_ms
+    bench.show(0)
+    bench.click(0)
+    bench.turn(60)
+    right = HandClock(START_MS)
+    right.advance(bench.clock.monotonic())
+    assert 0 < bench.watermark <= right.wall_ms() - START_MS
+    now = right.wall_ms() - START_MS
+    bench.show(now)
+    bench.click(now)
+    bench.turn(3)
+    assert bench.letters.kept == []
+
+
+def test_without_any_event_the_clocks_move_no_watermark() -> None:
+    bench = Bench(idle_ms=IDLE_MS)
+    bench.turn(20)
+    state = bench.worker.tasks[0].state
+    assert state is not None
+    assert state.progress.watermark == NEVER
+
+
+class TestStoreClock:
+    IDLE_MS = 30
+
+    @pytest.mark.parametrize("both", [False, True])
+    def test_a_clock_that_is_ahead_for_a_moment_makes_no_event_late(self, both: bool) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        correct = HandClock(START_MS)
+        bench.store.clock_of_servers = lambda: correct.wall_ms() if not both else bench.clock.wall_ms()
+        bench.show(0)
+        bench.click(0)
+        bench.turn(10)
+        assert bench.worker.tasks[0].activity.idle == {0, 1}
+        correct.advance(bench.clock.monotonic())
+        with capture_logs() as lines:
+            bench.clock.step(7_200_000)
+            bench.turn(10)
+            bench.clock.step(-7_200_000)
+            bench.turn(3)
+        logged = [line for line in lines if "clocks of this machine" in line["event"]]
+        assert [round(line["ahead_seconds"]) for line in logged] == ([] if both else [7_200])
+        correct.advance(bench.clock.monotonic() - correct.monotonic())
+        now = correct.wall_ms() - START_MS
+        bench.show(now)
+        bench.click(now)
+        bench.turn(3)
+        assert bench.letters.kept == []
+
+    def test_clocks_that_differ_are_logged_once_for_all_servers(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, tasks=3, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        bench.store.clock_ms = lambda task: bench.clock.wall_ms() - 15_000 * task  # type: ignore[method-assign]
+        with capture_logs() as lines:
+            bench.turn(200)
+        logged = [(line["task"], line["ahead_seconds"]) for line in lines if "clocks of this machine" in line["event"]]
+        assert logged == [(1, 15.0)]
+
+    def test_idle_inputs_follow_the_clock_that_is_behind(self) -> None:
+        bench = Bench(idle_ms=self.IDLE_MS, settings=replace(SETTINGS, idle_ms=self.IDLE_MS))
+        bench.store.clock_of_servers = lambda: START_MS + 500
+        bench.show(0)
+        bench.click(0)
+        bench.turn(100)
+        assert bench.watermark == 500 - self.IDLE_MS - SETTINGS.out_of_orderness_ms

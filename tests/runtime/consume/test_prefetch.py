@@ -10,13 +10,10 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.connectors.store import READ_SLICE, Commit, DueQuery, LoadedUsers, PendingUsers
 from streammetrics.engine.engine import Needs
-from streammetrics.runtime.consume.backlog import Prefetched
-from streammetrics.runtime.consume.chunk import Chunk
-from streammetrics.runtime.consume.commit_room import CommitRoom
-from streammetrics.runtime.consume.commits import InFlightCommit
-from streammetrics.runtime.consume.owned_task import Assignment, OwnedTask
+from streammetrics.runtime.consume.backlog import Chunk, Prefetched
+from streammetrics.runtime.consume.limits import CommitRoom, WorkerRules
+from streammetrics.runtime.consume.owned_task import Assignment, InFlightCommit, OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch, with_due
-from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.state.tables import StateChanges
 
 STATES = {name: name.encode() * 10 for name in "abc"}

@@ -12,7 +12,7 @@ from streammetrics.errors import StoreError
 from streammetrics.events.model import Feedback
 from streammetrics.reports.report import counts_by_reason
 from streammetrics.runtime.consume import consumer, task_runner
-from streammetrics.runtime.consume.chunk import Chunk
+from streammetrics.runtime.consume.backlog import Chunk
 from streammetrics.runtime.consume.owned_task import OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch
 from tests.support.faults import SlowNetwork

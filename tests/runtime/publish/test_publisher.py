@@ -30,8 +30,7 @@ from streammetrics.reports.merged_runs import Change
 from streammetrics.reports.report import Report
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import FIX, UserPartitions
-from streammetrics.runtime.publish.committed_state import read_committed
-from streammetrics.runtime.publish.publisher import NODES_SECONDS, Publisher
+from streammetrics.runtime.publish.publisher import NODES_SECONDS, Publisher, read_committed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import WindowRules

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.limits import WorkerRules
 from tests.tools.bench import commit, decoding, growth_tables, importing, one_user, parts, replaying
 from tests.tools.bench.shown import Say, console, goal
 

@@ -22,10 +22,9 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.runtime.consume.commit_room import CommitRoom
 from streammetrics.runtime.consume.consumer import CHUNK_RECORDS_MAX
+from streammetrics.runtime.consume.limits import CommitRoom, WorkerRules
 from streammetrics.runtime.consume.prefetch import with_due
-from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.windows.panes import WindowRules
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import tune_garbage_collection

@@ -18,10 +18,9 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.batch import Batch
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.runtime.consume.commit_room import CommitRoom
 from streammetrics.runtime.consume.consumer import CHUNK_RECORDS_MAX
+from streammetrics.runtime.consume.limits import CommitRoom, WorkerRules
 from streammetrics.runtime.consume.prefetch import with_due
-from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.tools.bench.parts import WrongAnswerError, read_given, reply

@@ -13,8 +13,7 @@ from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.history_store import HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
-from streammetrics.runtime.publish.results_feed import ResultsFeed
-from streammetrics.runtime.publish.settled import Settled
+from streammetrics.runtime.publish.results_feed import ResultsFeed, Settled
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from tests.tools.simulation.kafka import ResultsTopic

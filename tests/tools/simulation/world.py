@@ -8,7 +8,7 @@ from dataclasses import replace
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.runtime.consume.consumer import Worker
-from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.limits import WorkerRules
 from tests.support.brute_force import FOR_EVER_MS
 from tests.support.faults import DelayedCall, HandClock, Logs, SlowNetwork
 from tests.support.machine import engine_of

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.source import Input
-from streammetrics.runtime.consume.refusal_log import log_first_refusal
+from streammetrics.runtime.consume.event_log import log_first_refusal
 
 
 def test_a_refused_event_is_logged_with_its_place_and_what_is_wrong() -> None:

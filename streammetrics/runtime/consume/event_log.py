@@ -1,14 +1,36 @@
-"""Logs events that are ahead of the others of their input, and rows of events that move the time of an input."""
+"""Logs what is striking about events, so that a log shows what is wrong without reading the dead letters.
+
+These are the first refused event of each topic and reason, an event that is ahead of the others of its input, and rows of events that
+move the time of an input.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 import structlog
 
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.source import Input
 from streammetrics.engine.batch import BatchResult
 from streammetrics.events.event_time import NEVER
 
-log = structlog.get_logger("streammetrics.runtime.consume.time_log")
+EXPECTED: Final = frozenset({"late"})
+"""Reasons that a healthy stream has too. They are only counted."""
+log = structlog.get_logger("streammetrics.runtime.consume.event_log")
+
+
+def log_first_refusal(letter: DeadLetter) -> None:
+    """Log a refused event, unless its reason is expected."""
+    if letter.reason not in EXPECTED:
+        log.warning(
+            "an event is refused; more with this reason from this topic are only counted and dead-lettered",
+            topic=letter.input.topic,
+            partition=letter.input.partition,
+            offset=letter.offset,
+            reason=letter.reason,
+            detail=letter.detail,
+        )
 
 
 class TimeLog:

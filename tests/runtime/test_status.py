@@ -8,8 +8,7 @@ import pytest
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
-from streammetrics.runtime.merged_status import snapshot, total, update_merged
-from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.runtime.status import ProcessStatus, Trouble, snapshot, total, update_merged
 
 ONE, OTHER = Input("events", 0), Input("events", 1)
 OF_PARENT = {"started_seconds", "publish_trouble", "store_nodes", "down"}

@@ -12,9 +12,8 @@ from streammetrics.engine.batch import users_of
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.runtime.consume.chunk import Chunk
-from streammetrics.runtime.consume.commit_room import LARGE_BYTES, CommitRoom
-from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.backlog import Chunk
+from streammetrics.runtime.consume.limits import LARGE_BYTES, CommitRoom, WorkerRules
 from streammetrics.state.tables import StateChanges
 from tests.support.brute_force import FOR_EVER_MS
 from tests.support.machine import engine_of

@@ -1,7 +1,8 @@
-"""How much the next commit of a task has room for: users, and bytes. It bounds what is read, processed and kept in memory. Pure.
+"""The limits and intervals of a worker, and how much the next commit of a task has room for: users, and bytes. Pure.
 
-The bytes of a commit are those of its records, plus the stored state of their large users. Only large users are recorded, so this costs
-nothing while all users are small. The limits on the number of users cover those.
+The room of a commit bounds what is read, processed and kept in memory. The bytes of a commit are those of its records, plus the stored
+state of their large users. Only large users are recorded, so this costs nothing while all users are small. The limits on the number of
+users cover those.
 """
 
 from __future__ import annotations
@@ -12,12 +13,41 @@ from dataclasses import dataclass, field
 
 from streammetrics.connectors.store import DueQuery
 from streammetrics.engine.batch import users_of
-from streammetrics.runtime.consume.chunk import Chunk
-from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.backlog import Chunk
 from streammetrics.state.tables import StateChanges
 
 LARGE_BYTES = 4_096
 """A user with at least this many bytes of stored state is large. A typical user has less than a thousand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRules:
+    """How a worker paces itself. Only `idle_ms` can change a result: it decides when an input is idle."""
+
+    commit_ms: int = 1_000
+    commit_behind_ms: int = 3_000
+    """Time between commits while records wait to be read, if it is longer than `commit_ms`."""
+    commit_users_max: int = 8_000
+    """Users from the stream per commit. A commit may process as many due users on top.
+
+    The number is lower when the users' totals in the last commit were large: see `CommitRoom`.
+    """
+    commit_bytes_max: int = 32 << 20
+    """Bytes per commit: its records plus the stored state of their large users. A single larger record still fits.
+
+    A commit may process as many bytes of due users on top.
+    """
+    due_with_commits: bool = False
+    """Whether users that are due wait for the next commit. Otherwise the first step after a commit reads them."""
+    cached_users_max: int = 200_000
+    cached_bytes_max: int = 256 << 20
+    """Bytes of stored state that the large users in memory may have."""
+    idle_ms: int | None = 30_000
+    out_of_orderness_ms: int = 5_000
+    skew_ms_max: int = 3_600_000
+    fenced_wait_seconds: float = 10.0
+    retry_seconds_max: float = 0.0
+    """How long an outage may last before the worker gives up; 0 means no limit."""
 
 
 @dataclass(slots=True)
