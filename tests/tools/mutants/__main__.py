@@ -51,7 +51,7 @@ GROUPS: Final[dict[str, Group]] = {
     "join": Group(["sessions/join_rules.py"], ["tests/sessions/test_join_rules.py", "tests/engine/test_engine.py"]),
     "tally": Group(["windows/tally_deltas.py"], ["tests/windows/test_tally_deltas.py", "tests/engine/test_engine.py"]),
     "commit": Group(
-        ["connectors/store.py", "runtime/consume/commits.py", "runtime/consume/claims.py"],
+        ["connectors/store.py", "runtime/consume/owned_task.py", "runtime/consume/claims.py"],
         ["tests/connectors/test_memory.py", "tests/runtime/consume", "streammetrics/connectors/store.py"],
     ),
     "verdict": Group(
