@@ -18,8 +18,7 @@ from typing import IO
 import msgspec
 
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN, FileReader
-from streammetrics.connectors.file_formats.sorted_records import SortedFile, SortedReader
+from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN, FileReader, SortedFile, SortedReader
 from streammetrics.connectors.source import Input, PollResult, SourceHealth
 from streammetrics.errors import ConfigError, Problem
 

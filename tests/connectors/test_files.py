@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from streammetrics.connectors import files
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats import streams
-from streammetrics.connectors.file_formats.recognize import form_of
-from streammetrics.connectors.file_formats.streams import refused_form
-from streammetrics.connectors.files import FileDeadLetters, FileSource
+from streammetrics.connectors.file_formats.streams import form_of, refused_form
+from streammetrics.connectors.files import FileDeadLetters, FileSource, expanded_paths
 from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.errors import ConfigError, SourceError
 
@@ -371,3 +370,31 @@ class TestDeadLetters:
         monkeypatch.chdir(tmp_path)
         FileDeadLetters(None).write([DeadLetter("late", "", Input("in", 0), 1, b"")])
         assert list(tmp_path.iterdir()) == []
+
+
+def made(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+def test_a_folder_names_the_files_in_and_below_it(tmp_path: Path) -> None:
+    made(tmp_path, "b", "a", "sub/c", ".hidden", "_SUCCESS", "_temporary/d", "sub/.crc")
+    assert expanded_paths([str(tmp_path)]) == [str(tmp_path / name) for name in ("a", "b", "sub/c")]
+
+
+def test_a_pattern_names_the_files_that_match(tmp_path: Path) -> None:
+    made(tmp_path, "2026-01.csv", "2026-02.csv", "2025-12.csv", "x/2026-03.csv")
+    assert expanded_paths([str(tmp_path / "2026-*")]) == [str(tmp_path / f"2026-0{month}.csv") for month in (1, 2)]
+    assert len(expanded_paths([str(tmp_path / "**" / "*.csv")])) == 4
+
+
+def test_other_paths_stay_as_given(tmp_path: Path) -> None:
+    made(tmp_path, "a[1]")
+    named = ["-", str(tmp_path / "none"), str(tmp_path / "*.none"), str(tmp_path / "a[1]")]
+    assert expanded_paths(named) == named
+
+
+def test_the_order_of_the_arguments_is_kept(tmp_path: Path) -> None:
+    made(tmp_path, "one/a", "two/b")
+    assert expanded_paths([str(tmp_path / "two"), str(tmp_path / "one")]) == [str(tmp_path / "two/b"), str(tmp_path / "one/a")]

@@ -6,7 +6,7 @@ import json
 import signal
 from random import Random
 
-from streammetrics.connectors.kafka.sink import KafkaSink
+from streammetrics.connectors.kafka.sinks import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedRecord
 from streammetrics.events.model import Exposure

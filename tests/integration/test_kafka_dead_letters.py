@@ -12,8 +12,8 @@ import pytest
 
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.kafka import dead_letters
-from streammetrics.connectors.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
+from streammetrics.connectors.kafka import sinks
+from streammetrics.connectors.kafka.sinks import CUT_VALUE_BYTES, KafkaDeadLetters
 from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
 from tests.support.kafka_member import read_letters, settings_for
@@ -126,7 +126,7 @@ def test_without_a_topic_nothing_is_written_and_no_broker_is_contacted() -> None
 def test_a_broker_that_is_away_is_an_error_and_writing_works_again_later(
     kafka_broker: KafkaBroker, topic_name: str, monkeypatch: pytest.MonkeyPatch, seconds_max: float
 ) -> None:
-    monkeypatch.setattr(dead_letters, "WRITE_MS_MAX", 3_000)
+    monkeypatch.setattr(sinks, "LETTER_WRITE_MS_MAX", 3_000)
     kafka_broker.create_topic(topic_name)
     letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)
     letter = DeadLetter("late", "", Input("clicks", 0), 1, b"kept")

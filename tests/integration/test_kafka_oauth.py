@@ -12,7 +12,7 @@ import pytest
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import client as kafka_client
-from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
+from streammetrics.connectors.kafka.sinks import KafkaDeadLetters
 from streammetrics.connectors.kafka.token_provider import provider_of
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.source import Input

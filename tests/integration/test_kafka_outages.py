@@ -17,9 +17,9 @@ from structlog.typing import EventDict
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka import consumer as kafka_consumer
-from streammetrics.connectors.kafka import liveness
+from streammetrics.connectors.kafka import health
 from streammetrics.connectors.kafka import source as kafka_source
-from streammetrics.connectors.kafka.client_log import ClientLog
+from streammetrics.connectors.kafka.client import ClientLog
 from streammetrics.connectors.kafka.consumer import new_consumer
 from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX
 from streammetrics.connectors.source import Input, PollResult
@@ -134,7 +134,7 @@ def test_brokers_that_accept_connections_without_answering_are_waited_for(
 def test_records_that_arrive_before_the_next_check_end_an_outage(
     kafka_broker: KafkaBroker, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(liveness, "CHECK_AGAIN_SECONDS", HOUR_SECONDS)
+    monkeypatch.setattr(health, "CHECK_AGAIN_SECONDS", HOUR_SECONDS)
     place, now = Input(topics[0], 0), Clock()
     with running(settings_for(kafka_broker, *topics), clock=now) as member, capture_logs() as logs:
         turn_until(lambda: member.tasks == ALL_TASKS, member)

@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from streammetrics.config.redis import RedisSettings
-from streammetrics.connectors.redis.blob import RedisBlobStore
 from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.namespaces import SCAN_COUNT, RedisNamespaces, client_name
+from streammetrics.connectors.redis.shared_values import RedisBlobStore
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.state.tables import StateChanges

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.config.redis import RedisSettings
-from streammetrics.connectors.redis.blob import RedisBlobStore
+from streammetrics.connectors.redis.shared_values import RedisBlobStore
 from streammetrics.errors import StateError, StoreError
 from tests.tools.servers.redis import RedisCluster
 

@@ -10,8 +10,8 @@ import pytest
 
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.keys import TaskKeys
+from streammetrics.connectors.redis.pipelines import transact
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.connectors.redis.transaction import transact
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.errors import StateError, StoreError
 from streammetrics.state.tables import GROWS, StatePiece

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streammetrics.connectors.kafka.sink import KafkaSink
+from streammetrics.connectors.kafka.sinks import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Group, Tick

@@ -20,9 +20,9 @@ from kafka.admin import ACLOperation, ResourceType
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import client as kafka_client
-from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
-from streammetrics.connectors.kafka.log_identity import LogIdentity
+from streammetrics.connectors.kafka.sinks import KafkaDeadLetters
 from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.connectors.kafka.stored_offsets import LogIdentity
 from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
 from streammetrics.connectors.source import Input, LogIds
 from streammetrics.errors import ConfigError, SourceError

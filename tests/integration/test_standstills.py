@@ -8,7 +8,7 @@ import pytest
 
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.clock import SystemClock
-from streammetrics.connectors.redis.fields import RedisFields
+from streammetrics.connectors.redis.shared_values import RedisFields
 from streammetrics.connectors.source import Input
 from streammetrics.runtime.consume.lag import StandstillNotes
 from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble

@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
+from streammetrics.connectors.kafka.sinks import KafkaDeadLetters
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.source import Input
 from streammetrics.events.event_time import DAY_MS

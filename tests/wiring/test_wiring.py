@@ -11,7 +11,7 @@ from streammetrics.config import (
     render_effective,
 )
 from streammetrics.config.times import epoch_ms
-from streammetrics.connectors.kafka.start_offsets import start_text
+from streammetrics.connectors.kafka.stored_offsets import start_text
 from streammetrics.events.json_text import iso_ms
 from streammetrics.windows.unique_users import UniqueUserRules
 from streammetrics.wiring.engine import build_engine

@@ -16,7 +16,7 @@ from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
-from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan, prepare_outputs
+from streammetrics.connectors.kafka.topics import RepartitionPlan, prepare_outputs
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.text import counted
 from streammetrics.wiring.decoders import build_decoder

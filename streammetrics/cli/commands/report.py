@@ -80,7 +80,7 @@ def live_report(settings: Settings, panes: Path | None = None, since_ms: int | N
 
     since_ms: judge the experiments for a step of a rollout that began then.
     """
-    from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
+    from streammetrics.connectors.redis.shared_values import RedisBlobStore  # noqa: PLC0415  files need no Redis client
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
     from streammetrics.runtime.publish.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
     from streammetrics.runtime.publish.publisher import read_committed  # noqa: PLC0415

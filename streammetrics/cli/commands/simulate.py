@@ -126,7 +126,7 @@ def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
 
 @contextmanager
 def _to_kafka(settings: Settings, plan: SimulatePlan) -> Iterator[Sink]:
-    from streammetrics.connectors.kafka.sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
+    from streammetrics.connectors.kafka.sinks import KafkaSink  # noqa: PLC0415  files need no Kafka client
 
     with KafkaSink(settings.kafka, sorted(plan.topics)) as sink:
         yield sink

@@ -16,8 +16,7 @@ from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.recent_experiments import RecentExperiments
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
-from streammetrics.connectors.kafka.log_identity import LogIdentity
-from streammetrics.connectors.kafka.start_offsets import require_stored_offsets
+from streammetrics.connectors.kafka.stored_offsets import LogIdentity, require_stored_offsets
 from streammetrics.connectors.kafka.topics import describe_topics, foreign_members, read_cluster
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input, LogIds

@@ -17,13 +17,11 @@ from streammetrics.cli.run.startup import Startup, Stopped
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.dead_letters import DeadLetter, FirstRefusals
-from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.partitioner import misplaced_keys
-from streammetrics.connectors.kafka.sink import KafkaResults
+from streammetrics.connectors.kafka.sinks import KafkaDeadLetters, KafkaResults
 from streammetrics.connectors.kafka.source import KafkaSource
-from streammetrics.connectors.redis.blob import RedisBlobStore
-from streammetrics.connectors.redis.fields import RedisFields
 from streammetrics.connectors.redis.namespaces import client_name
+from streammetrics.connectors.redis.shared_values import RedisBlobStore, RedisFields
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.engine import Engine
 from streammetrics.reports.history import History

@@ -21,8 +21,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from streammetrics.connectors.file_formats.recognize import header_of
-from streammetrics.connectors.file_formats.streams import Row
+from streammetrics.connectors.file_formats.streams import Row, header_of
 
 _encode = msgspec.json.Encoder().encode
 _any = msgspec.json.Decoder(msgspec.Raw).decode

@@ -1,78 +1,36 @@
-"""Byte streams and their lines: decompresses the content of a file, as its first bytes show. A byte order mark is left out."""
+"""The content of a file as its first bytes show: its form, and a stream of bytes or lines that is decompressed.
+
+A byte order mark is left out.
+"""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
 import shlex
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from streammetrics.errors import ConfigError, Problem, SourceError
 
-
-def optional_module(name: str, path: str, what: str) -> Any:
-    """Return a module that reads `what`. Raises ConfigError if its package is not installed. `path` is the file that needs it."""
-    try:
-        return import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        advice = f"is {what}, which needs the package {package}: pip install 'streammetrics[files]'"
-        raise ConfigError([Problem("FILE", path, advice)]) from None
-
-
+Form: TypeAlias = Literal["lines", "array", "delimited", "parquet"]
+DELIMITERS: Final = "\t,;"
+_COLUMN = re.compile(r"[A-Za-z_][\w .:/-]*")
+_any = msgspec.json.Decoder(msgspec.Raw).decode
 SKIP_BYTES = 1 << 16
-
-
 Row: TypeAlias = tuple[int, bytes, int]
 """One record of a file: its number from 1, its bytes, and how many bytes of the content it took."""
-
-
-def read_lines(stream: io.BufferedReader, kept_bytes: int, cut: dict[int, int]) -> Iterator[Row]:
-    """Yield the lines without their line ends, blank ones too. Of a line longer than `kept_bytes` only the first bytes are kept.
-
-    The full length of a line that was cut is added to `cut`.
-    """
-    limit = kept_bytes + 2  # room for a line end of two bytes
-    readline, number = stream.readline, 0
-    while line := readline(limit):
-        number += 1
-        size = len(line)
-        if line.endswith(b"\n"):
-            line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
-            full_bytes = len(line)
-        elif size > kept_bytes:
-            skipped, end_bytes = _skip_rest(stream, line[-1:])
-            size += skipped
-            full_bytes = size - end_bytes
-        else:
-            full_bytes = size
-        if full_bytes > kept_bytes:
-            cut[number] = full_bytes
-            line = line[:kept_bytes]
-        yield number, line, size
-
-
-def _skip_rest(stream: io.BufferedReader, last: bytes) -> tuple[int, int]:
-    """Read to the end of a line that had `last` as its last byte so far. Returns its further bytes, and how many belong to its line end."""
-    skipped = 0
-    while part := stream.readline(SKIP_BYTES):
-        skipped += len(part)
-        if part.endswith(b"\n"):
-            return skipped, 2 if (last + part).endswith(b"\r\n") else 1
-        last = part[-1:]
-    return skipped, 0
-
-
 HEAD_BYTES: Final = 1 << 16
 """How much of a file is read to recognize its form."""
 READ_BYTES: Final = 1 << 16
 ZSTD_INPUT_BYTES: Final = 1 << 10
 """Compressed bytes that are decompressed at a time. A zstd block of four bytes may become 128 KB, so this limits memory."""
 MAGIC_BYTES: Final = 6
-
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _UTF_8_MARK: Final = b"\xef\xbb\xbf"
@@ -95,6 +53,59 @@ class Content(NamedTuple):
     head: bytes
     stream: io.BufferedReader
     is_unpacked: bool
+
+
+def form_of(head: bytes) -> Form:
+    """Return the form of a file from the start of its content: the first line at least.
+
+    >>> form_of(b'{"type":"feedback"}'), form_of(b'[ {"type":"feedback"},'), form_of(b"type,user_id,ts")
+    ('lines', 'array', 'delimited')
+
+    Lines that are arrays of documents are lines:
+
+    >>> form_of(b'[{"action_name":"click"}]\\n[{"action_name":"click"}]\\n')
+    'lines'
+    """
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    text = head.lstrip()
+    if text.startswith(b"["):
+        return "array" if _begins_array(text) else "lines"
+    return "lines" if text.startswith(b"{") or header_of(text) is None else "delimited"
+
+
+def _begins_array(text: bytes) -> bool:
+    """Return whether an array of objects begins here that is the whole file, and not only its first line."""
+    if text[1:].lstrip()[:1] not in (b"{", b"]", b""):
+        return False
+    line, _, rest = text.partition(b"\n")
+    if not rest.strip():
+        return True
+    try:
+        _any(line)
+    except msgspec.DecodeError:
+        return True
+    return False
+
+
+def header_of(text: bytes) -> tuple[str, list[str]] | None:
+    """Return the delimiter and the column names of a header line; None if the first line is no header.
+
+    >>> header_of(b"type;user_id;ts\\nfeedback;u7;1"), header_of(b"hello, world!"), header_of(b"type,user\\r_id")
+    ((';', ['type', 'user_id', 'ts']), None, None)
+    """
+    try:
+        line = text.lstrip().split(b"\n", 1)[0].decode().rstrip("\r")
+    except UnicodeDecodeError:
+        return None
+    for delimiter in DELIMITERS:
+        if delimiter in line:
+            try:
+                names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+            except csv.Error:  # such as a carriage return inside the line
+                return None
+            return (delimiter, names) if len(names) > 1 and all(map(_COLUMN.fullmatch, names)) else None
+    return None
 
 
 def open_content(raw: io.BufferedReader, path: str) -> Content:
@@ -211,3 +222,49 @@ class _Zstd(io.RawIOBase):
         if self._frame.eof:
             self._unused, self._frame = self._frame.unused_data, None
         return piece
+
+
+def optional_module(name: str, path: str, what: str) -> Any:
+    """Return a module that reads `what`. Raises ConfigError if its package is not installed. `path` is the file that needs it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        advice = f"is {what}, which needs the package {package}: pip install 'streammetrics[files]'"
+        raise ConfigError([Problem("FILE", path, advice)]) from None
+
+
+def read_lines(stream: io.BufferedReader, kept_bytes: int, cut: dict[int, int]) -> Iterator[Row]:
+    """Yield the lines without their line ends, blank ones too. Of a line longer than `kept_bytes` only the first bytes are kept.
+
+    The full length of a line that was cut is added to `cut`.
+    """
+    limit = kept_bytes + 2  # room for a line end of two bytes
+    readline, number = stream.readline, 0
+    while line := readline(limit):
+        number += 1
+        size = len(line)
+        if line.endswith(b"\n"):
+            line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+            full_bytes = len(line)
+        elif size > kept_bytes:
+            skipped, end_bytes = _skip_rest(stream, line[-1:])
+            size += skipped
+            full_bytes = size - end_bytes
+        else:
+            full_bytes = size
+        if full_bytes > kept_bytes:
+            cut[number] = full_bytes
+            line = line[:kept_bytes]
+        yield number, line, size
+
+
+def _skip_rest(stream: io.BufferedReader, last: bytes) -> tuple[int, int]:
+    """Read to the end of a line that had `last` as its last byte so far. Returns its further bytes, and how many belong to its line end."""
+    skipped = 0
+    while part := stream.readline(SKIP_BYTES):
+        skipped += len(part)
+        if part.endswith(b"\n"):
+            return skipped, 2 if (last + part).endswith(b"\r\n") else 1
+        last = part[-1:]
+    return skipped, 0

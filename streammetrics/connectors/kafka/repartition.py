@@ -41,8 +41,8 @@ from streammetrics.connectors.kafka.consumer import (
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.patches import parked_records, stuck_producer
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
-from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
-from streammetrics.connectors.kafka.sink import new_producer
+from streammetrics.connectors.kafka.sinks import new_producer
+from streammetrics.connectors.kafka.topics import RepartitionPlan
 from streammetrics.connectors.source import Input
 from streammetrics.errors import MalformedEvent, SourceError
 from streammetrics.events import Decoder

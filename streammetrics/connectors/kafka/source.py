@@ -1,7 +1,7 @@
 """Reads records from Kafka as a member of a consumer group. Offsets are stored elsewhere. Decodes no record.
 
-kafka-python has three traps. Its rebalance listeners run on its own I/O thread; `assignment` handles that. Its `poll` raises nothing in
-an outage; `liveness` detects one. It can reset offsets silently; `start_offsets` and `errors` prevent that.
+kafka-python has three traps. Its rebalance listeners run on its own I/O thread; `consumer` handles that. Its `poll` raises nothing in
+an outage; `health` detects one. It can reset offsets silently; `stored_offsets` and `health` prevent that.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from kafka.errors import FencedInstanceIdError, KafkaError, SaslAuthenticationFa
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.config.kafka import KafkaSettings
-from streammetrics.connectors.kafka.assignment import TaskAssignment
-from streammetrics.connectors.kafka.client import METADATA_MS_MAX, Network, unreachable_reason
-from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.client import METADATA_MS_MAX, Network, client_log, unreachable_reason
 from streammetrics.connectors.kafka.consumer import (
+    TaskAssignment,
     await_done,
     await_metadata,
     close_consumer,
@@ -30,11 +29,9 @@ from streammetrics.connectors.kafka.consumer import (
     new_consumer,
     position_of,
 )
-from streammetrics.connectors.kafka.errors import explained
-from streammetrics.connectors.kafka.liveness import LivenessMonitor
-from streammetrics.connectors.kafka.log_identity import LogIdentity
+from streammetrics.connectors.kafka.health import LivenessMonitor, explained
 from streammetrics.connectors.kafka.patches import fast_fetch, fencing, parked_records
-from streammetrics.connectors.kafka.start_offsets import StartOffsets
+from streammetrics.connectors.kafka.stored_offsets import LogIdentity, StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
 from streammetrics.connectors.source import START_AGAIN, Input, InputRecord, LogIds, PollResult, SourceHealth
 from streammetrics.errors import GaveUp, SourceError

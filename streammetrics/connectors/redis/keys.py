@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoScriptError
 
 from streammetrics.connectors.redis.client import Client, send
-from streammetrics.connectors.redis.transaction import Command
+from streammetrics.connectors.redis.pipelines import Command
 from streammetrics.connectors.store import Claim, Commit, LoadedUsers
 from streammetrics.state.tables import CommitMark, TaskView
 

@@ -18,8 +18,7 @@ from redis.cluster import ClusterNode
 from redis.exceptions import NoPermissionError, ResponseError
 
 from streammetrics.config.redis import RedisSettings
-from streammetrics.connectors.redis.client import LazyClient, place_of, require_files, send
-from streammetrics.connectors.redis.errors import explaining_errors
+from streammetrics.connectors.redis.client import LazyClient, explaining_errors, place_of, require_files, send
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.errors import StoreError
 

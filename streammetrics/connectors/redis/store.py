@@ -12,8 +12,16 @@ import redis
 from redis.exceptions import ClusterError, NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from streammetrics.config.redis import RedisSettings
-from streammetrics.connectors.redis.client import CLIENT_NAME, Client, LazyClient, place_of, replies_of, require_files, send
-from streammetrics.connectors.redis.errors import explaining_errors
+from streammetrics.connectors.redis.client import (
+    CLIENT_NAME,
+    Client,
+    LazyClient,
+    explaining_errors,
+    place_of,
+    replies_of,
+    require_files,
+    send,
+)
 from streammetrics.connectors.redis.keys import (
     LAYOUT_VERSION,
     Script,
@@ -26,9 +34,8 @@ from streammetrics.connectors.redis.keys import (
     viewed,
     writes,
 )
-from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
+from streammetrics.connectors.redis.pipelines import Command, PipelinedReads, rehearse, transact
 from streammetrics.connectors.redis.server_info import ServerInfo, lost_keys, merged, read_server_info, require_complete
-from streammetrics.connectors.redis.transaction import Command, rehearse, transact
 from streammetrics.connectors.store import (
     NO_BOUNDS,
     READ_SLICE,

@@ -5,7 +5,7 @@ randomness comes from `random.Random.random()`, because Python guarantees its se
 seed, so that changing one parameter changes only what that parameter describes. `source` makes a `Source` of it.
 """
 
-from streammetrics.connectors.simulated.assignment import variant_of
+from streammetrics.connectors.simulated.people import variant_of
 from streammetrics.connectors.simulated.traffic import Ramp, Regression, Segment, Traffic, Variant
 from streammetrics.connectors.simulated.transport import SimulatedRecord, generate
 

@@ -10,8 +10,15 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.connectors.simulated.assignment import EXPOSURE_LEAD_MS
-from streammetrics.connectors.simulated.people import Catalogue, Draw, WrittenEvent, WrittenFeedback, WrittenImpression, lists
+from streammetrics.connectors.simulated.people import (
+    EXPOSURE_LEAD_MS,
+    Catalogue,
+    Draw,
+    WrittenEvent,
+    WrittenFeedback,
+    WrittenImpression,
+    lists,
+)
 from streammetrics.connectors.simulated.traffic import Traffic
 from streammetrics.events.model import TS_MAX
 

@@ -20,7 +20,7 @@ from msgspec import Raw
 from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.file_formats.sorted_records import SortedFile
+from streammetrics.connectors.file_formats.reader import SortedFile
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.engine import Engine
 from streammetrics.offline.replay.history import ReplayHistory

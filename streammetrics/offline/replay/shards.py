@@ -24,8 +24,7 @@ from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.file_formats.reader import STDIN
-from streammetrics.connectors.file_formats.sorted_records import SortedFile
+from streammetrics.connectors.file_formats.reader import STDIN, SortedFile
 from streammetrics.engine.task_state import decode_control
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.events.event_time import FOREVER, NEVER

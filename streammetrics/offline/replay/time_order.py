@@ -16,8 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter, DeadLetterSink
-from streammetrics.connectors.file_formats.reader import FileReader
-from streammetrics.connectors.file_formats.sorted_records import SortedFile, TimedRecord, sort_records
+from streammetrics.connectors.file_formats.reader import FileReader, SortedFile, TimedRecord, sort_records
 from streammetrics.connectors.files import LINE_BYTES_MAX
 from streammetrics.errors import StreammetricsError
 from streammetrics.events import Decoder, Event

@@ -25,7 +25,9 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.file_formats import json_array, streams
 from streammetrics.connectors.file_formats.delimited import ROW_BYTES_MAX
-from streammetrics.connectors.file_formats.reader import CHUNK_BYTES_MAX, FileReader
+from streammetrics.connectors.file_formats.reader import CHUNK_BYTES_MAX, FileReader, SortedFile, SortedReader, sort_records
+from streammetrics.connectors.files import FileSource
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events import EventLimits, native_decoder
 from tests.connectors.file_formats.forms import (
@@ -44,6 +46,7 @@ from tests.connectors.file_formats.forms import (
 
 KEPT = 1 << 20
 decode = native_decoder(EventLimits())
+Timed = tuple[int, int, bytes]
 
 
 def read(path: str, kept: int = KEPT, count: int = 1_000) -> list[tuple[int, bytes]]:
@@ -431,3 +434,49 @@ def test_memory_does_not_grow_with_the_file(make: Any, tmp_path: Path) -> None:
 
 def test_the_columns_of_the_tests_are_those_of_native_events() -> None:
     assert {name for event in EVENTS for name in event} <= set(COLUMNS)
+
+
+@given(
+    times=st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=20)), max_size=60),
+    run_bytes=st.integers(1, 3_000),
+    count=st.integers(1, 7),
+)
+def test_records_come_by_time_then_by_number(
+    times: list[tuple[int, bytes]], run_bytes: int, count: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    records = [(time, number, value) for number, (time, value) in enumerate(times, 1)]
+    folder = tmp_path_factory.mktemp("sorted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streammetrics.connectors.file_formats.reader.RUN_BYTES", run_bytes)
+        patch.setattr("streammetrics.connectors.file_formats.reader.RUNS_MERGED", 2)
+        path = sort_records(records, folder)
+    assert list(folder.iterdir()) == [path], "only the result is left"
+    reader = SortedReader("events", SortedFile(path, {3: 99}, len(records)))
+    found: list[InputRecord] = []
+    while not reader.ended:
+        found += reader.take(count)
+    reader.close()
+    assert found == [InputRecord(number, -1, value) for _, number, value in sorted(records)]
+    assert (reader.cut, reader.bytes_read) == ({3: 99}, reader.bytes_total)
+
+
+def test_a_source_reads_a_sorted_file_in_place_of_the_original(tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(b"two\none\n")
+    name = str(tmp_path / "events")
+    (tmp_path / "folder").mkdir()
+    path = sort_records([(20, 1, b"two"), (10, 2, b"one")], tmp_path / "folder")
+    source = FileSource([name], sorted_files={name: SortedFile(path, {}, 2)})
+    source.poll(0)
+    source.start(0, {})
+    place = Input(name, 0)
+    assert source.ends()[place] > 3
+    assert source.poll(0).records == {place: [InputRecord(2, -1, b"one"), InputRecord(1, -1, b"two")]}
+    assert (source.exhausted, source.ends(), source.lines) == (True, {place: 2}, {name: 2})
+    source.close()
+
+
+def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        SourceError, match=rf"sorting by time failed in {tmp_path}: No such file or directory; name a larger disk in TMPDIR"
+    ):
+        sort_records([(1, 1, b"")], tmp_path / "gone")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammetrics.connectors.simulated import Ramp, SimulatedRecord, Traffic, Variant, generate
-from streammetrics.connectors.simulated.assignment import EXPOSURE_LEAD_MS, LEFT_SHARE
+from streammetrics.connectors.simulated.people import EXPOSURE_LEAD_MS, LEFT_SHARE
 from streammetrics.connectors.simulated.transport import DEFECTS
 from streammetrics.events import EventLimits, MalformedEvent, native_decoder
 from tests.support.simulated_traffic import START_MS, assert_share, is_good

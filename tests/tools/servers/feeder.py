@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Self
 
 from streammetrics.config.kafka import KafkaSettings
-from streammetrics.connectors.kafka.sink import KafkaSink
+from streammetrics.connectors.kafka.sinks import KafkaSink
 from streammetrics.connectors.simulated import Regression, SimulatedRecord, Traffic, Variant, generate
 from streammetrics.connectors.simulated.source import time_lapse
 from streammetrics.errors import StreammetricsError

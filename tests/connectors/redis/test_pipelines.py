@@ -9,7 +9,7 @@ import pytest
 import redis
 from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
-from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
+from streammetrics.connectors.redis.pipelines import PipelinedReads
 
 
 class Connection:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from streammetrics.connectors.kafka.client_log import CALM_SECONDS, REPEAT_SECONDS_MAX, ClientLog, client_log
+from streammetrics.connectors.kafka.client import CALM_SECONDS, REPEAT_SECONDS_MAX, ClientLog, client_log
 
 BEGAN = 1_000.0
 

@@ -1,43 +1,133 @@
-"""Writes refused records to a Kafka topic, where they can be read back."""
+"""Writes to Kafka, and waits for all replicas: simulated traffic, results, and refused records as dead letters that can be read back.
+
+The key of an event is the user id, so one partition gets all of a user's events. Results are keyed records of which the newest counts, so
+their topic should be compacted. `patches.stuck_producer` closes a producer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
 
 import structlog
+from kafka import KafkaProducer
 from kafka.errors import InvalidRecordError, InvalidTimestampError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.dead_letters import DeadLetter, ignored
-from streammetrics.connectors.kafka.client import describe_error, require_reachable
+from streammetrics.connectors.kafka.client import connection_options, describe_error, require_reachable, starting
 from streammetrics.connectors.kafka.patches import stuck_producer
-from streammetrics.connectors.kafka.sink import new_producer
-from streammetrics.connectors.kafka.topics import describe_topics
+from streammetrics.connectors.kafka.topics import describe_topics, topic_settings
+from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.events.record import SentValue
 
-log = structlog.get_logger("streammetrics.kafka")
-
+WAITING_RECORDS_MAX = 5_000
+"""The most records that wait for an acknowledgement. It bounds memory; the client has no such bound."""
+WRITE_MS_MAX = 15_000
 LETTERS_AT_ONCE_MAX = 500
 """The most letters that wait for an acknowledgement. It bounds memory."""
 BYTES_AT_ONCE_MAX = 8 << 20
 """The most bytes that wait for an acknowledgement. A single letter may be larger."""
-WRITE_MS_MAX = 10_000
+LETTER_WRITE_MS_MAX = 10_000
 DETAIL_CHARS_MAX = 1_000
 CUT_VALUE_BYTES = 16_384
 """The length to which a value is cut that is too large for the topic. The input topic still has the whole record."""
-
-
 UNKNOWN_TIME = -1
 """The client then takes the time of this machine."""
-
-
 REFUSALS: Final = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError, InvalidRecordError)
 """Errors of single records. A topic that refuses a record refuses all that were sent with it. The client gives most of them another
 error than the topic meant, so the errors of a batch do not say which record is wrong, nor why."""
 SENT_TOGETHER: Final = "part of a batch"
 """The client says this, in an error of no class of its own, of valid records that were sent together with an invalid one."""
+log = structlog.get_logger("streammetrics.kafka")
+
+
+def new_producer(settings: KafkaSettings, what: str, **options: Any) -> Any:
+    """Build a producer. `what` names it in errors. Raises SourceError. A failed start leaves nothing behind."""
+    fixed = {"acks": "all", "allow_auto_create_topics": False, "metrics_enabled": False}
+    with starting(what, settings) as network:
+        return KafkaProducer(**connection_options(settings) | fixed | options, kafka_client=network)
+
+
+class KafkaSink:
+    """Writes simulated traffic. Raises ConfigError when a topic is missing, and SourceError when Kafka fails."""
+
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
+        describe_topics(settings, topics).require_all("kafka.topics")
+        self._failure: BaseException | None = None
+        self._waiting = 0
+        limits = {"linger_ms": 10, "batch_size": 1 << 17, "max_block_ms": WRITE_MS_MAX, "delivery_timeout_ms": WRITE_MS_MAX}
+        self._producer = new_producer(settings, "the Kafka producer", **limits)
+
+    def write(self, record: SimulatedRecord, timestamp_ms: int | None) -> None:
+        """Send a record. `timestamp_ms` (epoch) is its timestamp in the log; None means now."""
+        with self._explained():
+            future = self._producer.send(record.topic, key=record.key, value=record.value, timestamp_ms=timestamp_ms)
+        future.add_errback(self._fail)
+        self._waiting += 1
+        if self._waiting >= WAITING_RECORDS_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Wait until all records sent so far are acknowledged."""
+        with self._explained():
+            self._producer.flush(timeout=WRITE_MS_MAX / 1_000)
+        self._waiting = 0
+        if self._failure is not None:
+            raise _write_error(self._failure)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaError, AssertionError) as error:
+            raise _write_error(self._failure or error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            stuck_producer.close(self._producer)
+
+
+def _write_error(error: BaseException) -> SourceError:
+    return SourceError(f"Kafka does not accept the traffic: {describe_error(error)}")
+
+
+class KafkaResults:
+    """A sink for results. The constructor raises ConfigError when the topic is missing, and SourceError when Kafka fails."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._topic = topic
+        describe_topics(settings, [topic]).require_all("kafka.results_topic", ", or leave the setting empty")
+        policy = topic_settings(settings, [topic]).get(topic)
+        if policy is not None and "compact" not in policy.cleanup_policy:
+            log.warning("the topic of results keeps every repeated record: set its cleanup.policy to compact", topic=topic)
+        limits = {"linger_ms": 10, "max_block_ms": WRITE_MS_MAX, "delivery_timeout_ms": WRITE_MS_MAX}
+        self._producer = new_producer(settings, "the Kafka producer for results", **limits)
+
+    def write(self, records: Iterable[tuple[bytes, bytes, int]]) -> None:
+        """Write records (key, value, timestamp in ms) and wait until all replicas have them. Raises SourceError; some may be written."""
+        try:
+            futures = [self._producer.send(self._topic, key=key, value=value, timestamp_ms=at_ms) for key, value, at_ms in records]
+            for future in futures:
+                future.get(timeout=WRITE_MS_MAX / 1_000)
+        except (KafkaError, AssertionError) as error:
+            raise SourceError(f"topic {self._topic!r} does not take results: {describe_error(error)}") from error
+
+    def close(self) -> None:
+        """Close the producer without waiting."""
+        stuck_producer.close(self._producer)
 
 
 class _Part(NamedTuple):
@@ -81,13 +171,13 @@ class KafkaDeadLetters:
         self._producer = new_producer(
             settings,
             "the Kafka producer for dead letters",
-            request_timeout_ms=WRITE_MS_MAX // 2,
+            request_timeout_ms=LETTER_WRITE_MS_MAX // 2,
             # After one record that is too large, this client's idempotent producer fails for ever.
             # A letter may be repeated anyway, with the same key.
             enable_idempotence=False,
             linger_ms=5,
-            max_block_ms=WRITE_MS_MAX // 2,
-            delivery_timeout_ms=WRITE_MS_MAX,
+            max_block_ms=LETTER_WRITE_MS_MAX // 2,
+            delivery_timeout_ms=LETTER_WRITE_MS_MAX,
             max_request_size=64 << 20,  # the topic's limit decides, not the client's
         )
 
@@ -131,10 +221,10 @@ class KafkaDeadLetters:
                 key = part.letter.key.encode("utf-8", "backslashreplace")
                 timestamp_ms = None if part.timestamp_ms < 0 else part.timestamp_ms
                 sent.append((part, self._producer.send(self._topic, key=key, value=part.value, headers=packed, timestamp_ms=timestamp_ms)))
-            self._producer.flush(timeout=WRITE_MS_MAX / 1_000)
+            self._producer.flush(timeout=LETTER_WRITE_MS_MAX / 1_000)
             for part, future in sent:
                 try:
-                    future.get(timeout=WRITE_MS_MAX / 1_000)
+                    future.get(timeout=LETTER_WRITE_MS_MAX / 1_000)
                 except KafkaError as error:
                     if not isinstance(error, REFUSALS) and SENT_TOGETHER not in str(error):
                         raise

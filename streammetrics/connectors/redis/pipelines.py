@@ -1,15 +1,19 @@
-"""Runs a transaction that reads, decides and writes: WATCH, reads, MULTI, the decision, writes, EXEC, all on one connection.
+"""Sends several commands over one connection: as a transaction, or as reads whose replies are read later.
 
-The caller provides keys, reads, decision and writes. A transaction costs Redis about half as much as a script, which copies every
-argument into Lua and back.
+A transaction reads, decides and writes: WATCH, reads, MULTI, the decision, writes, EXEC. The caller provides keys, reads, decision and
+writes. A transaction costs Redis about half as much as a script, which copies every argument into Lua and back.
 
 Either all writes run or none. If a key has changed since it was read, EXEC does nothing and the decision is made again. If one command is
 refused while it is queued (memory, rights, a replica, a moved slot), all are. Redis does not roll back commands that fail in EXEC, but
 that happens only if rights are taken away between queueing and EXEC.
+
+A pipelined read has most likely arrived when its reply is read. One thread sends and reads. A second thread would have to get Python's
+global lock several times per read.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +23,7 @@ from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
     MovedError,
+    RedisError,
     ResponseError,
     SlotNotCoveredError,
     TimeoutError,
@@ -33,10 +38,8 @@ Command = Sequence[str | bytes | int]
 Decision = TypeVar("Decision")
 Decide = Callable[[list[Any]], tuple[Decision, Sequence[Command]]]
 """Turns the values read into a decision and the commands to run."""
-
 RETRIED = (ConnectionError, TimeoutError, WatchError, AskError, TryAgainError, ClusterDownError, SlotNotCoveredError)
 """Errors after which the transaction starts again with WATCH. `decide` sees whether the last one took effect. MovedError is an AskError."""
-
 ASKING: Command = ("ASKING",)
 """Lets the next command use keys that are being moved to this node. Before MULTI it covers everything up to EXEC."""
 
@@ -180,3 +183,70 @@ def _raise_first(replies: Sequence[Any]) -> None:
     for reply in replies:
         if isinstance(reply, ResponseError):
             raise reply
+
+
+class PendingReply:
+    """A command that was sent. `value` is None until its reply is read, and if the reply is lost or an error."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+
+class PipelinedReads:
+    """Commands on their way to one server. Their connection is kept until all replies are read, in order.
+
+    When the connection fails, all replies are lost, and the caller must read in the usual way.
+    """
+
+    def __init__(self) -> None:
+        self._pending: deque[PendingReply] = deque()
+        self._pool: Any = None
+        self._connection: Any = None
+
+    def send(self, client: Client, key: str, command: Command) -> PendingReply:
+        """Send a command that reads one key. Raises the client's error when it cannot be sent."""
+        pool: Any = server_of(client, key).connection_pool
+        if self._pending and pool is not self._pool:
+            self.read(self._pending[-1])
+        if self._connection is None:
+            self._pool, self._connection = pool, pool.get_connection()
+        try:
+            self._connection.send_packed_command(self._connection.pack_command(*command), check_health=False)
+        except BaseException:
+            self._disconnect()
+            raise
+        reply = PendingReply()
+        self._pending.append(reply)
+        return reply
+
+    def read(self, reply: PendingReply) -> Any:
+        """Return the value of a reply, or None if it is lost or an error.
+
+        Raises TimeoutError if it does not arrive in time, so that the caller does not wait for it again.
+        """
+        while reply in self._pending:
+            try:
+                value = self._connection.read_response()
+            except ResponseError:  # the other replies still arrive
+                value = None
+            except BaseException as error:
+                self._disconnect()
+                if isinstance(error, TimeoutError) or not isinstance(error, (RedisError, OSError)):
+                    raise
+                return None
+            self._pending.popleft().value = value
+        if not self._pending:
+            self._release()
+        return reply.value
+
+    def _disconnect(self) -> None:
+        self._pending.clear()
+        self._connection.disconnect()
+        self._release()
+
+    def _release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.release(connection)

@@ -1,12 +1,37 @@
-"""Named values of a namespace in Redis that its processes show each other, in one hash beside the meta key. Decodes no value."""
+"""Values that the processes of a namespace share, in hashes beside its meta key: one blob, or several by name. Decodes no value.
+
+A blob is the only field of its hash, so it needs no other commands than the store.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from streammetrics.config.redis import RedisSettings
-from streammetrics.connectors.redis.client import LazyClient, send
-from streammetrics.connectors.redis.errors import explaining_errors
+from streammetrics.connectors.redis.client import LazyClient, explaining_errors, send
+
+FIELD = "value"
+
+
+class RedisBlobStore:
+    """A `BlobStore` in Redis; see `streammetrics.connectors.store`. For one thread. It connects at the first call."""
+
+    def __init__(self, settings: RedisSettings, name: str) -> None:
+        self.settings = settings
+        self.key = f"{{{settings.namespace}:meta}}:{name}"
+        self._client = LazyClient(settings)
+
+    def read(self) -> bytes | None:
+        with explaining_errors(self.settings):
+            value = send(self._client.get(), "HGET", self.key, FIELD)
+        return None if value is None else bytes(value)
+
+    def write(self, value: bytes) -> None:
+        with explaining_errors(self.settings):
+            send(self._client.get(), "HSET", self.key, FIELD, value)
+
+    def close(self) -> None:
+        self._client.close()
 
 
 class RedisFields:
