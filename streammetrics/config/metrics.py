@@ -26,7 +26,7 @@ from streammetrics.config.fields import (
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
 from streammetrics.metrics.assessment import USERS_MAX, AssessmentLayout
-from streammetrics.metrics.engagement import QUANTILES, EngagementLayout
+from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, ENGAGEMENT_NAMES
 from streammetrics.sessions.rules import EngagementRules
 
@@ -251,13 +251,13 @@ class EngagementSettings(Section):
 
     @property
     def measured(self) -> tuple[Metric, ...]:
-        """The metrics that experiments can measure: all but quantiles."""
-        return tuple(metric for metric in self.metrics if metric.name not in QUANTILES)
+        """The metrics that experiments can measure: all but quantiles, which are no sums over users."""
+        return tuple(metric for metric in self.metrics if metric.record.columns)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics to compute, first_click_share once per rank."""
-        return tuple(Metric(name, k) for name in self.names for k in (self.click_ranks if name == "first_click_share" else (0,)))
+        return tuple(Metric(name, k) for name in self.names for k in (self.click_ranks if CUTOFFS[name] != "none" else (0,)))
 
     def layout(self, assessment: AssessmentLayout | None = None) -> EngagementLayout | None:
         """The columns of the metrics, with those of assessment metrics; None if there are none."""

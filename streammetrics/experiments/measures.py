@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from streammetrics.errors import CallerError
+from streammetrics.metrics.names import Column
+from streammetrics.metrics.records import RECORDS
 
 MeasureKind: TypeAlias = Literal["mean", "ratio", "users"]
 
@@ -29,36 +31,12 @@ LISTS_AT: Final = 1
 COVARIATE_BITS: Final = 20
 """A covariate is a user's earlier mean, in units of 2**-20. Its products with the user's totals fit."""
 
-USER_GRAIN: Final = {"hit_rate": "user_hit_rate"}
+USER_GRAIN: Final = {name: record.of_users for name, record in RECORDS.items() if record.of_users}
 """Metrics that are 0 or 1 for a list, and the measure of users with at least one 1."""
 
 
 class ExperimentError(CallerError):
     """The caller broke a rule of the experiment statistics. The message names the rule and the value."""
-
-
-class MetricLike(Protocol):
-    """The attributes of `streammetrics.metrics.Metric` that are used here."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def k(self) -> int: ...
-    @property
-    def lower_is_better(self) -> bool: ...
-    @property
-    def ceiling(self) -> int | None: ...
-
-
-class ColumnLike(Protocol):
-    """The attributes of `streammetrics.metrics.Column` that are used here."""
-
-    @property
-    def metric(self) -> MetricLike: ...
-    @property
-    def kind(self) -> Any: ...  # "sum", or those of the two columns of a ratio: "hits", "places"; "numerator", "denominator"
-    @property
-    def scale_bits(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +126,7 @@ class Measures:
     (5, 17)
     """
 
-    def __init__(self, columns: Iterable[ColumnLike], covariates: bool = False) -> None:
+    def __init__(self, columns: Iterable[Column], covariates: bool = False) -> None:
         self.columns = tuple(columns)
         self.covariates = covariates
         self.totals_width = 1 + len(self.columns)
@@ -307,7 +285,7 @@ class Measures:
         for at, column in enumerate(self.columns):
             place = LISTS + 1 + at
             metric = column.metric
-            rules = metric.lower_is_better, metric.ceiling
+            rules = metric.record.lower_is_better, metric.record.ceiling
             if column.kind == "sum":
                 yield Measure(metric.name, metric.k, "mean", place, LISTS, column.scale_bits, *rules)
             elif column.kind in ("hits", "numerator"):

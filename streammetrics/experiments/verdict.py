@@ -53,6 +53,7 @@ from streammetrics.experiments.words import (
     percent,
     say,
 )
+from streammetrics.metrics.records import RECORDS
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
 
@@ -62,7 +63,7 @@ VERDICT_CODES: Final[Mapping[Word, int]] = {"mixed": -3, "invalid": -2, "regress
 WORST_FIRST: Final[tuple[Word, ...]] = ("invalid", "regressed", "mixed", "inconclusive", "safe", "improved")
 """The order in which verdicts of several variants are combined."""
 
-GAINS: Final = {"ndcg": "dcg", "ndcg_exp": "dcg_exp"}
+GAINS: Final = {name: record.plain_gain for name, record in RECORDS.items() if record.plain_gain}
 """Normalised metrics and the plain gain each is checked against. A normalised gain can fall while the gain itself rises (Jeunen,
 Potapov, Ustimenko 2024, "On (Normalised) Discounted Cumulative Gain as an Off-Policy Evaluation Metric for Top-n Recommendation")."""
 

@@ -11,17 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from string import Formatter
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from streammetrics.experiments.estimates import Interval
 from streammetrics.experiments.measures import Measure
-
-_THINGS: Final = {
-    "hit_rate": ("fewer", "more", "lists with a hit in the first {k}"),
-    "user_hit_rate": ("fewer", "more", "users with a hit in the first {k}"),
-    "item_hit_rate": ("fewer", "more", "hits among the items shown in the first {k}"),
-    "precision": ("fewer", "more", "hits in the first {k}"),
-}
+from streammetrics.metrics.records import RECORDS
 
 
 class Part(NamedTuple):
@@ -235,14 +229,13 @@ def lift_words(measure: Measure, lift: float | None, against: str) -> Words:
     >>> lift_words(Measure("ndcg", 10, "mean", 2, 1, 40), 0.0, "control")
     'no difference from control in ndcg@10'
     """
-    less, more, template = _THINGS.get(measure.name, ("lower", "higher", "{measure}"))
-    thing = say(template, k=measure.k, measure=measure_name(str(measure)))
+    counted = RECORDS[measure.name].counted
+    thing = say(counted or "{measure}", k=measure.k, measure=measure_name(str(measure)))
     if lift is None:
         return say("{against} has no {thing}", against=named(against), thing=thing)
     if lift == 0:
         return say("no difference from {against} in {thing}", against=named(against), thing=thing)
-    change = less if lift < 0 else more
-    return say("{size} {change} {thing} than {against}", size=percent(abs(lift)), change=change, thing=thing, against=named(against))
+    return say("{change} {thing} than {against}", change=_size_words(measure, lift), thing=thing, against=named(against))
 
 
 def interval_words(measure: Measure, interval: Interval | None) -> Words:
@@ -268,5 +261,5 @@ def change_words(measure: Measure, before: float, since: float, at_ms: int) -> W
 
 
 def _size_words(measure: Measure, lift: float) -> Words:
-    less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
+    less, more = ("fewer", "more") if RECORDS[measure.name].counted else ("lower", "higher")
     return say("{size} {change}", size=percent(abs(lift)), change=less if lift < 0 else more)

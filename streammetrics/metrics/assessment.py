@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.metrics.names import ASSESSMENT_NAMES, Column, ColumnKind, Metric, MetricError
+from streammetrics.metrics.names import ASSESSMENT_NAMES, Column, Metric, MetricError
 
 SHARE_BITS: Final = 40
 NOVELTY_BITS: Final = 32
@@ -155,15 +155,6 @@ class AssessmentLayout:
         return sum(item in self.catalogue.items for item in listed), len(listed)
 
 
-def assessment_kinds(name: str) -> tuple[ColumnKind, ...]:
-    """Return the kinds of the columns of an assessment metric.
-
-    >>> assessment_kinds("novelty")
-    ('numerator', 'denominator')
-    """
-    return ("sum",) if name == "fallback_share" else ("numerator", "denominator")
-
-
 def assessment_columns(metric: Metric) -> tuple[Column, ...]:
     """Return the columns of an assessment metric. Only a numerator has a scale.
 
@@ -171,4 +162,4 @@ def assessment_columns(metric: Metric) -> tuple[Column, ...]:
     [('numerator', 32), ('denominator', 0)]
     """
     bits = {"novelty": NOVELTY_BITS, "diversity": SHARE_BITS, "popularity_share": SHARE_BITS}.get(metric.name, 0)
-    return tuple(Column(metric, kind, bits if kind == "numerator" else 0) for kind in assessment_kinds(metric.name))
+    return tuple(Column(metric, kind, bits if kind == "numerator" else 0) for kind in metric.record.columns)

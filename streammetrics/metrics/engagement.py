@@ -13,7 +13,7 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.assessment import AssessmentLayout
-from streammetrics.metrics.names import ASSESSMENT_NAMES, CLICK_TIME_BUCKET, ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError
+from streammetrics.metrics.names import ASSESSMENT_NAMES, ENGAGEMENT_NAMES, Column, Metric, MetricError
 
 VALUE_BITS: Final = 16
 """The value of a purchase is kept in units of 2**-16."""
@@ -48,8 +48,6 @@ BOUNDS_MS: Final = (*(step * 10**power for power in range(4) for step in _R10), 
 """The inclusive upper bounds of the histogram's buckets, in ms: the series R10 of ISO 3. Each is at most 1.28 times the one before."""
 
 _Rows: TypeAlias = Callable[[EngagementFacts, int], Iterable[Ints]]
-_SUM: Final[tuple[ColumnKind, ...]] = ("sum",)
-_RATIO: Final[tuple[ColumnKind, ...]] = ("numerator", "denominator")
 
 
 def _whole(flags: object) -> Ints:
@@ -60,29 +58,20 @@ def _clicked(facts: EngagementFacts) -> Ints:
     return _whole(facts.rank > 0)
 
 
-_METRICS: Final[dict[str, tuple[tuple[ColumnKind, ...], int, _Rows]]] = {
-    "zero_result_rate": (_SUM, 0, lambda facts, _: [_whole(facts.items == 0)]),
-    "abandonment_rate": (_RATIO, 0, lambda facts, _: [_whole((facts.items > 0) & (facts.rank == 0)), _whole(facts.items > 0)]),
-    "first_click_share": (_RATIO, 0, lambda facts, k: [_whole((facts.rank > 0) & (facts.rank <= k)), _clicked(facts)]),
-    "first_click_rank": (_RATIO, 0, lambda facts, _: [facts.rank, _clicked(facts)]),
-    "time_to_first_click": (_RATIO, 0, lambda facts, _: [facts.delay_ms * _clicked(facts), 1_000 * _clicked(facts)]),
-    **{name: ((), 0, lambda facts, _: []) for name in QUANTILES},
-    "satisfied_rate": (_SUM, 0, lambda facts, _: [facts.satisfied]),
-    "reformulation_rate": (_SUM, 0, lambda facts, _: [_whole((facts.rank == 0) & (facts.followed > 0))]),
-    "lists_per_session": (_RATIO, 0, lambda facts, _: [np.ones_like(facts.items), facts.opens]),
-    "purchases_per_list": (_SUM, 0, lambda facts, _: [facts.purchases]),
-    "value_per_list": (_SUM, VALUE_BITS, lambda facts, _: [facts.value]),
+_ROWS: Final[dict[str, _Rows]] = {
+    "zero_result_rate": lambda facts, _: [_whole(facts.items == 0)],
+    "abandonment_rate": lambda facts, _: [_whole((facts.items > 0) & (facts.rank == 0)), _whole(facts.items > 0)],
+    "first_click_share": lambda facts, k: [_whole((facts.rank > 0) & (facts.rank <= k)), _clicked(facts)],
+    "first_click_rank": lambda facts, _: [facts.rank, _clicked(facts)],
+    "time_to_first_click": lambda facts, _: [facts.delay_ms * _clicked(facts), 1_000 * _clicked(facts)],
+    **{name: lambda facts, _: [] for name in QUANTILES},
+    "satisfied_rate": lambda facts, _: [facts.satisfied],
+    "reformulation_rate": lambda facts, _: [_whole((facts.rank == 0) & (facts.followed > 0))],
+    "lists_per_session": lambda facts, _: [np.ones_like(facts.items), facts.opens],
+    "purchases_per_list": lambda facts, _: [facts.purchases],
+    "value_per_list": lambda facts, _: [facts.value],
 }
-"""The columns of each metric, their scale, and their values."""
-
-
-def engagement_kinds(name: str) -> tuple[ColumnKind, ...]:
-    """Return the kinds of the columns of an engagement metric.
-
-    >>> engagement_kinds("first_click_rank")
-    ('numerator', 'denominator')
-    """
-    return _METRICS[name][0]
+"""The formula of each metric: its columns."""
 
 
 def _quantile(buckets: Sequence[int], per_cent: int) -> tuple[int, int]:
@@ -121,10 +110,14 @@ class EngagementLayout:
         self.satisfied_grade = satisfied_grade
         if others := [metric for metric in self._own if metric.name not in ENGAGEMENT_NAMES]:
             raise MetricError("engagement metric", f"got {others[0]}; allowed are {', '.join(ENGAGEMENT_NAMES)}")
-        columns = [Column(metric, kind, _METRICS[metric.name][1]) for metric in self._own for kind in engagement_kinds(metric.name)]
+        columns = [
+            Column(metric, kind, VALUE_BITS if metric.name == "value_per_list" else 0)
+            for metric in self._own
+            for kind in metric.record.columns
+        ]
         self._first_bucket = len(columns)
         if any(metric.name in QUANTILES for metric in self._own):
-            columns += [Column(Metric(CLICK_TIME_BUCKET, bound), "bucket", 0) for bound in (*BOUNDS_MS, 0)]
+            columns += [Column(Metric("time_to_first_click_bucket", bound), "bucket", 0) for bound in (*BOUNDS_MS, 0)]
         self._first_assessed = len(columns)
         self.columns = (*columns, *self.assessment.columns)
 
@@ -154,7 +147,7 @@ class EngagementLayout:
 
         assessed: the columns of assessment metrics of each list, empty for zeros. Shape (L, columns of assessment metrics).
         """
-        columns = [column for metric in self._own for column in _METRICS[metric.name][2](facts, metric.k)]
+        columns = [column for metric in self._own for column in _ROWS[metric.name](facts, metric.k)]
         if self._first_bucket < self._first_assessed:
             bucket = np.where(facts.rank > 0, np.searchsorted(BOUNDS_MS, facts.delay_ms), -1)
             columns += [_whole(bucket == number) for number in range(len(BOUNDS_MS) + 1)]

@@ -6,88 +6,31 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from streammetrics.errors import CallerError
+from streammetrics.metrics.records import RECORDS, ColumnKind, Cutoff, MetricRecord
 
-Cutoff: TypeAlias = Literal["required", "optional", "none"]
+METRIC_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "judged" and record.is_streamed)
+"""The metrics of grades that the stream publishes, in display order."""
 
-
-_STREAM: Final[Mapping[str, Cutoff]] = {
-    "ndcg": "optional",
-    "ndcg_exp": "optional",
-    "dcg": "optional",
-    "cg": "optional",
-    "mrr": "optional",
-    "hit_rate": "required",
-    "item_hit_rate": "required",
-    "precision": "required",
-    "recall": "required",
-    "map": "optional",
-    "f1": "required",
-    "r_precision": "none",
-    "rbp": "optional",
-    "err": "optional",
-}
-_SCORER: Final[Mapping[str, Cutoff]] = {"dcg_exp": "optional"}
-_ENGAGEMENT: Final[Mapping[str, Cutoff]] = {
-    "zero_result_rate": "none",
-    "abandonment_rate": "none",
-    "first_click_share": "required",
-    "first_click_rank": "none",
-    "time_to_first_click": "none",
-    "time_to_first_click_p50": "none",
-    "time_to_first_click_p90": "none",
-    "time_to_first_click_p99": "none",
-    "satisfied_rate": "none",
-    "reformulation_rate": "none",
-    "lists_per_session": "none",
-    "purchases_per_list": "none",
-    "value_per_list": "none",
-}
-
-_ASSESSMENT: Final[Mapping[str, Cutoff]] = {
-    "diversity": "required",
-    "novelty": "required",
-    "popularity_share": "required",
-    "catalogue_share": "required",
-    "fallback_share": "none",
-}
-
-CLICK_TIME_BUCKET: Final = "time_to_first_click_bucket"
-"""Lists whose first click came within k ms, and not within the bound before. Without k: after the last bound."""
-
-METRIC_NAMES: Final = tuple(_STREAM)
-"""The metrics that the stream publishes, in display order."""
-
-ALL_METRIC_NAMES: Final = (*_STREAM, *_SCORER)
+ALL_METRIC_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "judged")
 """The metrics of `Scorer`: they need the grades of a list and nothing else. In display order."""
 
-ENGAGEMENT_NAMES: Final = tuple(_ENGAGEMENT)
+ENGAGEMENT_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "engagement")
 """The engagement metrics, which only the stream computes."""
 
-ASSESSMENT_NAMES: Final = tuple(_ASSESSMENT)
+ASSESSMENT_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "assessment")
 """The metrics of what lists show, whatever users do, which only the stream computes."""
 
-CUTOFFS: Final[Mapping[str, Cutoff]] = {**_STREAM, **_SCORER, **_ENGAGEMENT, **_ASSESSMENT, CLICK_TIME_BUCKET: "optional"}
-"""Name -> whether `@k` is required, optional or not allowed, for all metrics."""
+CUTOFFS: Final[Mapping[str, Cutoff]] = {name: record.cutoff for name, record in RECORDS.items() if record.kind != "users"}
+"""Name -> whether `@k` is required, optional or not allowed, for all metrics that have columns or are read from them."""
 
 WHOLE_LIST_NAMES: Final = tuple(name for name in ALL_METRIC_NAMES if CUTOFFS[name] != "required")
 """The metrics of `Scorer` that may have no cut-off; `r_precision` never has one."""
 
-LOWER_IS_BETTER: Final = ("zero_result_rate", "abandonment_rate", "first_click_rank", "time_to_first_click", "reformulation_rate")
-"""The engagement metrics that get better when they fall."""
-
-UNBOUNDED: Final = (
-    *("dcg", "dcg_exp", "cg", "novelty"),
-    *("first_click_rank", "time_to_first_click", "lists_per_session", "purchases_per_list", "value_per_list"),
-)
-"""The metrics of a list that may be above 1. All others are shares, or normalised."""
-
 K_MAX: Final = 1_000_000
 """The largest cut-off. Tables have one entry per rank, so this bounds their size."""
-
-ColumnKind: TypeAlias = Literal["sum", "hits", "places", "numerator", "denominator", "bucket"]
 
 _PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+)(?:@([1-9][0-9]{0,6}))?", re.ASCII)
 
@@ -124,14 +67,9 @@ class Metric:
             raise MetricError(f"cut-off of {self.name}", f"got {self.k!r}; allowed is none{reason}")
 
     @property
-    def lower_is_better(self) -> bool:
-        """Whether the metric gets better when it falls."""
-        return self.name in LOWER_IS_BETTER
-
-    @property
-    def ceiling(self) -> int | None:
-        """The greatest value of a list, or of an item shown: 1, or None if there is no bound."""
-        return None if self.name in UNBOUNDED else 1
+    def record(self) -> MetricRecord:
+        """All facts of the metric beside its formula."""
+        return RECORDS[self.name]
 
     def __str__(self) -> str:
         return f"{self.name}@{self.k}" if self.k else self.name

@@ -14,11 +14,11 @@ from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.names import (
     ALL_METRIC_NAMES,
     Column,
-    ColumnKind,
     Metric,
     MetricError,
     parse_metric,
 )
+from streammetrics.metrics.records import RECORDS
 from streammetrics.metrics.spec import Gain, Spec
 from streammetrics.metrics.units import (
     AP_BITS,
@@ -41,14 +41,6 @@ ITEMS_MAX_WHOLE: Final = 16_384
 
 WHOLE: Final = 1 << 30
 """Stands for the cut-off of a metric without one: beyond every rank."""
-
-NORMALISED: Final = ("ndcg", "ndcg_exp")
-DISCOUNTED: Final = (*NORMALISED, "dcg", "dcg_exp")
-SUMS: Final = ("dcg", "dcg_exp", "cg")
-"""The metrics with values that may exceed 1."""
-
-FIRST_RANKED: Final = ("mrr", "hit_rate")
-"""The metrics that depend only on the rank of the first relevant item."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,9 +111,7 @@ class ScoringPlan:
             "hit_rate": np.full(ranks.size, 1 << VALUE_BITS),
         }
         return {
-            family.name: value_of[family.name] * ((ranks > 0) & (ranks <= family.ks))
-            for family in self.families
-            if family.name in FIRST_RANKED
+            family.name: value_of[family.name] * ((ranks > 0) & (ranks <= family.ks)) for family in self.families if family.name in value_of
         }
 
     @cached_property
@@ -146,12 +136,12 @@ class ScoringPlan:
     @cached_property
     def weighted_gains(self) -> tuple[Gain, ...]:
         """The gains that need a discounted sum."""
-        return gains_of(self.metrics, self.spec, DISCOUNTED)
+        return discounted_gains(self.metrics, self.spec)
 
     @cached_property
     def ideal_gains(self) -> tuple[Gain, ...]:
         """The gains that need an ideal."""
-        return gains_of(self.metrics, self.spec, NORMALISED)
+        return discounted_gains((metric for metric in self.metrics if metric.record.plain_gain), self.spec)
 
     @cached_property
     def gains(self) -> tuple[Gain, ...]:
@@ -182,20 +172,18 @@ class ScoringPlan:
 
 def gain_of(name: str, spec: Spec) -> Gain:
     """The gain of a metric: exp2 for the `_exp` metrics, otherwise that of the spec."""
-    return "exp2" if name in ("ndcg_exp", "dcg_exp") else spec.gain
+    return "exp2" if RECORDS[name].gain == "exp2" else spec.gain
 
 
-def gains_of(metrics: Iterable[Metric], spec: Spec, names: tuple[str, ...]) -> tuple[Gain, ...]:
-    """The distinct gains of the metrics with these names."""
-    return tuple(dict.fromkeys(gain_of(metric.name, spec) for metric in metrics if metric.name in names))
+def discounted_gains(metrics: Iterable[Metric], spec: Spec) -> tuple[Gain, ...]:
+    """The distinct gains of the metrics that need discounted sums."""
+    return tuple(dict.fromkeys(gain_of(metric.name, spec) for metric in metrics if metric.record.gain))
 
 
 def columns_of(metric: Metric) -> tuple[Column, ...]:
-    """The columns of a metric: one, or hits and places for `item_hit_rate`."""
-    if metric.name == "item_hit_rate":
-        kinds: tuple[ColumnKind, ...] = ("hits", "places")
-        return tuple(Column(metric, kind, 0) for kind in kinds)
-    return (Column(metric, "sum", SUM_BITS if metric.name in SUMS else VALUE_BITS),)
+    """The columns of a metric: one, or hits and places for `item_hit_rate`. Values that may exceed 1 have larger units."""
+    bits = SUM_BITS if metric.record.ceiling is None else VALUE_BITS
+    return tuple(Column(metric, kind, bits if kind == "sum" else 0) for kind in metric.record.columns)
 
 
 def depth_of(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> int:
@@ -231,7 +219,7 @@ def compile_plan(metrics: Iterable[str | Metric], spec: Spec, items_max: int | N
 def _check_cutoffs(metrics: Iterable[Metric], spec: Spec) -> None:
     """Reject metrics without a cut-off if the Spec divides by k."""
     for metric in metrics:
-        if metric.k == 0 and metric.name in NORMALISED and spec.ideal == "full":
+        if metric.k == 0 and metric.record.plain_gain and spec.ideal == "full":
             raise MetricError("metric", f"got {metric} with spec field ideal 'full', which is k items; allowed is a cut-off: {metric}@10")
         if metric.k == 0 and metric.name == "map" and spec.ap_denominator == "k":
             raise MetricError("metric", "got map with spec field ap_denominator 'k'; allowed is a cut-off: map@10")
@@ -258,12 +246,12 @@ def grade_limit(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> floa
     """
     needs: dict[Gain, int] = {}
     for metric in metrics:
-        if metric.name in DISCOUNTED:
+        if metric.record.gain:
             gain = gain_of(metric.name, spec)
             needs[gain] = max(needs.get(gain, 0), depth_of((metric,), spec, items_max))
     discounted = {gain: sum(discount_units(spec.discount, depth).tolist()) for gain, depth in needs.items()}
     plain = max((depth_of((metric,), spec, items_max) for metric in metrics if metric.name == "cg"), default=0)
-    normalised = gains_of(metrics, spec, NORMALISED) if spec.ideal == "full" else ()
+    normalised = discounted_gains((metric for metric in metrics if metric.record.plain_gain), spec) if spec.ideal == "full" else ()
 
     def fits(grade: int) -> bool:
         products = (_gain_of_whole(gain, grade) * weights >> GRADE_BITS for gain, weights in discounted.items())

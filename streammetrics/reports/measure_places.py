@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.names import K_MAX, Metric
+from streammetrics.metrics.records import RECORDS
 
-RANK_FAMILIES: Final = ("dcg", "item_hit_rate", "hit_rate", "mrr")
+RANK_FAMILIES: Final = tuple(sorted((name for name in RECORDS if RECORDS[name].rank_place), key=lambda name: RECORDS[name].rank_place))
 """Families whose value at a cut-off is a sum over ranks, the nearest to ndcg first. `hit_rate` and `mrr` count a list's first hit."""
 
 

@@ -42,7 +42,7 @@ def test_user_measures_count_every_user_once() -> None:
 def test_rates_and_normalised_measures_have_a_ceiling_and_sums_and_times_have_none() -> None:
     metrics = [Metric(name, 10 if name == "first_click_share" else 0) for name in ENGAGEMENT_NAMES if "first_click_p" not in name]
     metrics += [Metric(name, 0 if name == "r_precision" else 10) for name in METRIC_NAMES]
-    open_ended = {metric.name for metric in metrics if metric.ceiling is None}
+    open_ended = {metric.name for metric in metrics if metric.record.ceiling is None}
     assert open_ended == {
         "dcg",
         "cg",

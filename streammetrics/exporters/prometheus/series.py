@@ -6,21 +6,18 @@ Pure data. `python -m streammetrics.exporters.prometheus.series` prints the tabl
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from streammetrics.exporters.prometheus.experiment_series import experiment_gauges
 from streammetrics.exporters.prometheus.family import Series, counter, gauge
-from streammetrics.exporters.prometheus.metric_series import (
-    ASSESSMENT_MEANINGS,
-    ENGAGEMENT_MEANINGS,
-    assessment_series,
-    engagement_series,
-    sum_counters,
-    value_gauges,
-)
-from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.exporters.prometheus.metric_series import column_counters, value_gauges
+from streammetrics.metrics.records import RECORDS
 
+METRIC_PAGES = (
+    "[`metrics.names`](../metrics/README.md#names), [`engagement.names`](../windows/engagement.md)"
+    " or [`assessment.names`](../windows/assessment.md)"
+)
 _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")
 
 TABLE: tuple[Series, ...] = (
@@ -29,21 +26,12 @@ TABLE: tuple[Series, ...] = (
     gauge("window_lists_with_feedback", "Final lists in the window with a grade above 0.", *_GROUP_LABELS),
     gauge("window_end_timestamp_seconds", "Event time at which the newest complete window ends.", "window", "view", unit="seconds"),
     gauge("window_users", "Distinct users with final lists in the window.", "experiment", "variant", "window"),
-    gauge(
-        "user_hit_rate",
-        "Hit rate at k by user: users with a hit among the first k items / users of the window.",
-        "experiment",
-        "variant",
-        "k",
-        "window",
-    ),
+    gauge("user_hit_rate", f"{RECORDS['user_hit_rate'].help}.", "experiment", "variant", "k", "window"),
     gauge("window_users_end_timestamp_seconds", "Event time at which the newest complete window of users ends.", "window", unit="seconds"),
     counter("windows_withheld", "Windows that were not published because a task no longer has all their panes."),
     counter("final_lists", "Final lists.", "experiment", "variant"),
     counter("final_lists_with_feedback", "Final lists with a grade above 0.", "experiment", "variant"),
-    *sum_counters(),
-    *engagement_series(),
-    *assessment_series(),
+    *column_counters(),
     Series(
         "streammetrics_variant_info",
         "info",
@@ -151,14 +139,8 @@ def markdown() -> str:
     lines = ["| series | labels | meaning |", "|---|---|---|"]
     for name, series in listed.items():
         lines.append(f"| `{name}` | {', '.join(series.labels)} | {series.listed_help or series.help} |")
-    lines += ["", f"`<bound>` is `lower` or `upper`. `<metric>` is one of {_quoted(METRIC_NAMES)}."]
-    for setting, metrics in (("engagement.names", ENGAGEMENT_MEANINGS), ("assessment.names", ASSESSMENT_MEANINGS)):
-        lines += ["", f"With `{setting}` it may also be {_quoted(metrics)}."]
+    lines += ["", "`<bound>` is `lower` or `upper`.", f"`<metric>` is a metric of {METRIC_PAGES}."]
     return "\n".join(lines) + "\n"
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 if __name__ == "__main__":

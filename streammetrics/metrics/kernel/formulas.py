@@ -151,17 +151,17 @@ def columns_of_facts(facts: ListFacts) -> Ints:
 def defined(facts: ListFacts) -> Bools:
     """Which lists define each `sum` column, in the order of the columns: booleans, shape (columns of kind sum, lists).
 
-    A list defines an NDCG if its ideal is above 0, `err` if some grade is above 0, and dcg and cg always. It defines all other
+    A list defines an NDCG if its ideal is above 0, `err` if some grade is above 0, and sums such as dcg and cg always. It defines all other
     metrics, and an NDCG with a `full` ideal, if it has a relevant item.
     """
     rows = []
     for column in (column for column in facts.plan.columns if column.kind == "sum"):
-        name, k = column.metric.name, column.metric.k or WHOLE
-        if name in ("ndcg", "ndcg_exp") and facts.plan.spec.ideal != "full":
+        name, k, record = column.metric.name, column.metric.k or WHOLE, column.metric.record
+        if record.plain_gain and facts.plan.spec.ideal != "full":
             rows.append(facts.ideal[gain_of(name, facts.plan.spec)][facts.plan.cutoffs.index(k)] > 0)
         elif name == "err":
             rows.append(facts.graded)
-        elif name in ("dcg", "dcg_exp", "cg"):
+        elif record.ceiling is None:
             rows.append(np.ones(facts.lengths.size, dtype=np.bool_))
         else:
             rows.append(facts.relevant > 0)

@@ -7,7 +7,6 @@ cross sums of users in both arms. A test compares the estimates with those of th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from streammetrics.experiments.hours import HOUR_MS, Entry, EntrySums, Hours
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import add
 from streammetrics.experiments.stored import Stored
+from streammetrics.metrics import Column, Metric
 from tests.tools.bench.aa_lists import DAY, Ints, Lists, Regime
 
 ARMS = ("control", "treatment", *"BCDE")
@@ -24,27 +24,10 @@ BOTH = ("control", "treatment")
 """The key of the cross sums."""
 
 
-@dataclass(frozen=True)
-class Name:
-    name: str
-    k: int = 10
-    lower_is_better: bool = False
-    ceiling: int | None = 1
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of whole clicks or items, so that sums stay small."""
-
-    metric: Name
-    kind: str = "sum"
-    scale_bits: int = 0
-
-
-OF_LISTS = Measures([Column(Name("hit_rate"))])
+OF_LISTS = Measures([Column(Metric("hit_rate", 10), "sum", 0)])
 """Lists with a click: a mean over lists, and the share of users with one."""
-OF_ITEMS = Measures([Column(Name("item_hit_rate"), "hits"), Column(Name("item_hit_rate"), "places")])
-"""Clicked items of those shown: a ratio."""
+OF_ITEMS = Measures([Column(Metric("item_hit_rate", 10), "hits", 0), Column(Metric("item_hit_rate", 10), "places", 0)])
+"""Clicked items of those shown: a ratio. Columns are whole clicks and items, so that sums stay small."""
 
 
 def measures_of(regime: Regime) -> Measures:

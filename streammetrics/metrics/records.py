@@ -1,0 +1,268 @@
+"""One record per metric: its form and columns, its bound and direction, and how pages, series and sentences call it.
+
+All that names metrics reads these records. The formula of a judged metric is in `kernel/formulas.py`, of an engagement metric in
+`engagement.py`, and of an assessment metric in `assessment.py`. Pure data, without numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+Cutoff: TypeAlias = Literal["required", "optional", "none"]
+ColumnKind: TypeAlias = Literal["sum", "hits", "places", "numerator", "denominator", "bucket"]
+MetricKind: TypeAlias = Literal["judged", "engagement", "assessment", "users", "bucket"]
+
+_RATIO: Final[tuple[ColumnKind, ...]] = ("numerator", "denominator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRecord:
+    """All facts of a metric beside its formula.
+
+    kind: what computes it: the grades of a list (`judged`), what users do with lists (`engagement`), what lists show (`assessment`), or the
+        users of a window or an experiment (`users`). `bucket` is a part of a histogram.
+    cutoff: whether `@k` is required, optional or not allowed.
+    label: its name on the page. help: what it is, as a sentence without its end.
+    columns: the kinds of its columns: a sum over lists, two sums of which it is the ratio, or none if it is a quantile.
+    ceiling: the greatest value of a list, or of an item shown; None if there is no bound. The least is 0.
+    lower_is_better: whether it gets better when it falls.
+    is_streamed: whether the stream computes it. All judged metrics can be computed offline.
+    gain: the gain of which it needs discounted sums: that of the Spec, or `exp2`.
+    plain_gain: of a normalised metric, the metric that it normalises. A verdict checks each against the other.
+    of_users: the share of users with at least one, if its value is 0 or 1 for a list.
+    counted: what there is more or less of, in a sentence about a lift. Without it the metric is higher or lower.
+    is_headline: whether a report shows it first, in the order of the records.
+    rank_place: of a metric whose value at a cut-off is a sum over ranks, its place by nearness to ndcg, from 1.
+    """
+
+    kind: MetricKind = "judged"
+    cutoff: Cutoff
+    label: str
+    help: str
+    columns: tuple[ColumnKind, ...] = ("sum",)
+    ceiling: int | None = 1
+    lower_is_better: bool = False
+    is_streamed: bool = True
+    gain: Literal["spec", "exp2"] | None = None
+    plain_gain: str = ""
+    of_users: str = ""
+    counted: str = ""
+    is_headline: bool = False
+    rank_place: int = 0
+
+
+RECORDS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
+    {
+        "ndcg": MetricRecord(
+            cutoff="optional",
+            label="NDCG",
+            help="Normalised discounted cumulative gain at k",
+            gain="spec",
+            plain_gain="dcg",
+            is_headline=True,
+        ),
+        "ndcg_exp": MetricRecord(
+            cutoff="optional",
+            label="NDCG (exponential)",
+            help="Normalised discounted cumulative gain at k, with gain 2^grade - 1",
+            gain="exp2",
+            plain_gain="dcg_exp",
+        ),
+        "dcg": MetricRecord(
+            cutoff="optional", label="DCG", help="Discounted cumulative gain at k", ceiling=None, gain="spec", rank_place=1
+        ),
+        "cg": MetricRecord(cutoff="optional", label="CG", help="Cumulative gain at k", ceiling=None),
+        "mrr": MetricRecord(
+            cutoff="optional",
+            label="MRR",
+            help="Reciprocal rank at k: 1 / rank of the first relevant item, 0 if it ranks below k",
+            is_headline=True,
+            rank_place=4,
+        ),
+        "hit_rate": MetricRecord(
+            cutoff="required",
+            label="Hit rate",
+            help="Hit rate at k by list: 1 if any of the first k items is relevant, else 0",
+            of_users="user_hit_rate",
+            counted="lists with a hit in the first {k}",
+            is_headline=True,
+            rank_place=3,
+        ),
+        "item_hit_rate": MetricRecord(
+            cutoff="required",
+            label="Item hit rate",
+            help="Hit rate at k by item: relevant items among the first k / items shown there",
+            columns=("hits", "places"),
+            counted="hits among the items shown in the first {k}",
+            rank_place=2,
+        ),
+        "precision": MetricRecord(
+            cutoff="required",
+            label="Precision",
+            help="Precision at k: relevant items among the first k / k",
+            counted="hits in the first {k}",
+        ),
+        "recall": MetricRecord(
+            cutoff="required", label="Recall", help="Recall at k: relevant items among the first k / relevant items of the list"
+        ),
+        "map": MetricRecord(cutoff="optional", label="MAP", help="Average precision at k"),
+        "f1": MetricRecord(cutoff="required", label="F1", help="Harmonic mean of precision and recall at k"),
+        "r_precision": MetricRecord(
+            cutoff="none", label="R-precision", help="Relevant items among the first R / R, with R relevant items of the list (no k)"
+        ),
+        "rbp": MetricRecord(
+            cutoff="optional", label="RBP", help="Rank-biased precision at k, with the persistence metrics.rbp_persistence"
+        ),
+        "err": MetricRecord(cutoff="optional", label="ERR", help="Expected reciprocal rank at k, on the scale metrics.err_grade_max"),
+        "dcg_exp": MetricRecord(
+            cutoff="optional",
+            label="DCG (exponential)",
+            help="Discounted cumulative gain at k, with gain 2^grade - 1",
+            is_streamed=False,
+            ceiling=None,
+            gain="exp2",
+        ),
+        "zero_result_rate": MetricRecord(
+            kind="engagement", cutoff="none", label="Zero-result rate", help="Share of lists without items", lower_is_better=True
+        ),
+        "abandonment_rate": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Abandonment rate",
+            help="Share of lists with items that have no grade above 0",
+            columns=_RATIO,
+            lower_is_better=True,
+        ),
+        "first_click_share": MetricRecord(
+            kind="engagement",
+            cutoff="required",
+            label="Share of first clicks",
+            help="Share of first clicks at rank k or better, of lists with a click",
+            columns=_RATIO,
+        ),
+        "first_click_rank": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Rank of the first click",
+            help="Mean rank of the first click of a list, of lists with a click",
+            columns=_RATIO,
+            ceiling=None,
+            lower_is_better=True,
+        ),
+        "time_to_first_click": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Seconds to the first click",
+            help="Mean seconds from a list to its first click, of lists with a click",
+            columns=_RATIO,
+            ceiling=None,
+            lower_is_better=True,
+        ),
+        "time_to_first_click_p50": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Seconds to the first click, median",
+            help="Seconds within which 50 % of first clicks come, to the next bound of a histogram",
+            columns=(),
+            ceiling=None,
+            lower_is_better=True,
+        ),
+        "time_to_first_click_p90": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Seconds to the first click, 90 %",
+            help="Seconds within which 90 % of first clicks come, to the next bound of a histogram",
+            columns=(),
+            ceiling=None,
+            lower_is_better=True,
+        ),
+        "time_to_first_click_p99": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Seconds to the first click, 99 %",
+            help="Seconds within which 99 % of first clicks come, to the next bound of a histogram",
+            columns=(),
+            ceiling=None,
+            lower_is_better=True,
+        ),
+        "satisfied_rate": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Satisfied rate",
+            help="Share of lists with an item of engagement.satisfied_grade or above",
+        ),
+        "reformulation_rate": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Reformulation rate",
+            help="Share of lists without a grade above 0 that another list follows within engagement.reformulation_ms",
+            lower_is_better=True,
+        ),
+        "lists_per_session": MetricRecord(
+            kind="engagement",
+            cutoff="none",
+            label="Lists per session",
+            help="Lists per session, of sessions that begin with a list of the group",
+            columns=_RATIO,
+            ceiling=None,
+        ),
+        "purchases_per_list": MetricRecord(
+            kind="engagement", cutoff="none", label="Purchases per list", help="Purchased items per list", ceiling=None
+        ),
+        "value_per_list": MetricRecord(
+            kind="engagement", cutoff="none", label="Value per list", help="Value of the purchased items per list", ceiling=None
+        ),
+        "diversity": MetricRecord(
+            kind="assessment",
+            cutoff="required",
+            label="Diversity",
+            help="Mean share of attributes that differ, over all pairs of the first k items that the catalogue has",
+            columns=_RATIO,
+        ),
+        "novelty": MetricRecord(
+            kind="assessment",
+            cutoff="required",
+            label="Novelty",
+            help="Mean of log2(all users / users of the item), over the first k items",
+            columns=_RATIO,
+            ceiling=None,
+        ),
+        "popularity_share": MetricRecord(
+            kind="assessment",
+            cutoff="required",
+            label="Share of all interactions",
+            help="Mean share of an item in all earlier interactions, over the first k items",
+            columns=_RATIO,
+        ),
+        "catalogue_share": MetricRecord(
+            kind="assessment",
+            cutoff="required",
+            label="Items of the catalogue",
+            help="Share of the first k items that the catalogue has",
+            columns=_RATIO,
+        ),
+        "fallback_share": MetricRecord(
+            kind="assessment", cutoff="none", label="Lists from a fallback", help="Share of lists that came from a fallback"
+        ),
+        "user_hit_rate": MetricRecord(
+            kind="users",
+            cutoff="required",
+            label="User hit rate",
+            help="Hit rate at k by user: users with a hit among the first k items / users of the window",
+            columns=(),
+            counted="users with a hit in the first {k}",
+            is_headline=True,
+        ),
+        "time_to_first_click_bucket": MetricRecord(
+            kind="bucket",
+            cutoff="optional",
+            label="Seconds to the first click, histogram",
+            help="Lists whose first click came within k ms, and not within the bound before. Without k: after the last bound",
+            columns=("bucket",),
+        ),
+    }
+)
+"""The records by name, in display order."""
