@@ -11,6 +11,12 @@ A loss that differs by arm bends every comparison, and the lists that are left d
 
     E = KT(k_t, n_t - k_t) KT(k_c, n_c - k_c) / max over p of p**(k_t + k_c) (1 - p)**(the others)
 
+**Reactions.** Users who react less often have a reaction without a list less often, too. Let f be the reactions to lists per reacting user
+in the treatment over those in the control. If the users with f times the reactions lose each with the same chance, their share is between
+f times the other share and that share: it is concave in the number of reactions, and 0 at 0. So a share in between is no loss, and else
+the greatest likelihood is that of shares in the ratio f, or in the ratio 1 if that is nearer. A worse ranker gets fewer reactions in the
+treatment, and a lost list takes reactions from its own arm, so neither hides a loss.
+
 **Moves.** A user with two devices, or whose arm is drawn again, goes either way with the same chance, at any split. So of m_tc moves from
 the treatment to the control and m_ct the other way each is a coin: E = KT(m_tc, m_ct) 2**(m_tc + m_ct).
 
@@ -25,6 +31,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.list_signs import NO_REACTIONS
 from streammetrics.experiments.measures import USERS_AT
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
@@ -47,16 +54,19 @@ class LossCount(NamedTuple):
         return self.lost / self.users if self.users else 0.0
 
 
-def log_evidence_of_shares(one: LossCount, other: LossCount) -> float:
-    """Return ln E that the chances of a loss differ between two arms.
+def log_evidence_of_shares(one: LossCount, other: LossCount, ratio: float = 1.0) -> float:
+    """Return ln E that the chance of a loss in the first arm is not `ratio` times that in the other.
 
     >>> [round(log_evidence_of_shares(LossCount(lost, 3_000), LossCount(0, 3_000)), 1) for lost in (0, 5, 1_000)]
     [-9.2, -5.3, 785.0]
     """
-    counts = one, other
-    lost, users = one.lost + other.lost, one.users + other.users
-    greatest = sum(part * math.log(part / users) for part in (lost, users - lost) if part)
-    return math.fsum(_log_mean_likelihood(arm.lost, arm.users - arm.lost) for arm in counts) - greatest
+    lost, kept, other_kept = one.lost + other.lost, one.users - one.lost, other.users - other.lost
+    # The chance of the other arm at the greatest likelihood is the smaller root of a p**2 - b p + lost.
+    a, b = ratio * (one.users + other.users), lost * (1 + ratio) + kept * ratio + other_kept
+    chance = 2 * lost / (b + math.sqrt(max(0.0, b * b - 4 * a * lost)))
+    terms = (one.lost, ratio * chance), (kept, 1 - ratio * chance), (other.lost, chance), (other_kept, 1 - chance)
+    greatest = math.fsum(count * math.log(share) for count, share in terms if count)
+    return math.fsum(_log_mean_likelihood(arm.lost, arm.users - arm.lost) for arm in (one, other)) - greatest
 
 
 def log_evidence_of_moves(there: int, back: int) -> float:
@@ -72,26 +82,37 @@ def _log_mean_likelihood(one: int, other: int) -> float:
     return math.lgamma(one + 0.5) + math.lgamma(other + 0.5) - math.log(math.pi) - math.lgamma(one + other + 1)
 
 
-def differ(one: LossCount, other: LossCount) -> bool:
+def differ(one: LossCount, other: LossCount, frequency: float = 1.0) -> bool:
     """Whether one arm certainly loses more users than the other, by two points or more.
+
+    frequency: how often users of the first arm could be lost, for once in the other. See "Reactions" above.
 
     >>> differ(LossCount(60, 120), LossCount(0, 1_080)), differ(LossCount(1_300, 100_000), LossCount(500, 100_000))
     (True, False)
+    >>> [differ(LossCount(2_800, 10_000), LossCount(3_800, 10_000), frequency) for frequency in (1.0, 0.9, 0.7)]
+    [True, True, False]
     """
     if not one.users or not other.users:
         return False
-    return abs(one.share - other.share) >= DIFFERENCE_MIN and log_evidence_of_shares(one, other) >= LEVEL
+    least, most = sorted((1.0, frequency))
+    ratio = min(max(one.share / other.share, least), most) if other.share else most
+    return abs(one.share - ratio * other.share) >= DIFFERENCE_MIN and log_evidence_of_shares(one, other, ratio) >= LEVEL
 
 
 class ArmCounts(NamedTuple):
     """The users of one arm: those without a list, of all exposed; those with reactions that match no list, of all with reactions; and
-    those who went to the other arm. Counts of 0 users are not known. `with_lists` are users with lists.
+    those who went to the other arm. Counts of 0 users are not known. `with_lists` are users with lists, `reactions` those to their lists.
     """
 
     without_list: LossCount = LossCount(0, 0)
     without_match: LossCount = LossCount(0, 0)
     moved: int = 0
     with_lists: int = 0
+    reactions: int = 0
+
+    @property
+    def reactions_per_user(self) -> float:
+        return self.reactions / self.without_match.users if self.without_match.users else 0.0
 
 
 def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, str], how: str = "") -> Words | None:
@@ -109,7 +130,8 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
     if differ(treatment.without_list, control.without_list):
         template = "{lost:,} of {users:,} exposed users of {one} have no list, and {other_lost:,} of {other_users:,} of {other}"
         losses.append(_share_words(template, treatment.without_list, control.without_list, names))
-    if differ(treatment.without_match, control.without_match):
+    per_user = treatment.reactions_per_user, control.reactions_per_user
+    if differ(treatment.without_match, control.without_match, per_user[0] / per_user[1] if all(per_user) else 1.0):
         template = "{lost:,} of {users:,} users who react in {one} do so without a list, and {other_lost:,} of {other_users:,} in {other}"
         losses.append(_share_words(template, treatment.without_match, control.without_match, names))
     if moves_differ(treatment, control):
@@ -161,9 +183,11 @@ def _counts_of(policy: Policy, stored: Stored, arm: str, other: str, until_ms: i
     exposed = sum(row.exposed.get(arm, 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= until_ms)
     moved = sum(row.moves.get((arm, other), 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= last_ms)
     reacting, unmatched = stored.reacting.get(arm, (0, 0))
+    reactions = stored.reactions.get(arm, NO_REACTIONS)
     return ArmCounts(
         without_list=LossCount(max(0, exposed - hours.new_users().get(arm, 0)), exposed),
         without_match=LossCount(unmatched, reacting),
         moved=moved if policy.unit == "user" else 0,
         with_lists=stored.moments[arm][USERS_AT] if arm in stored.moments else 0,
+        reactions=reactions.total,
     )

@@ -34,6 +34,41 @@ def test_the_evidence_is_the_mean_likelihood_over_the_greatest_of_one_chance(cou
     assert log_evidence_of_shares(one, other) == pytest.approx(mean - greatest, rel=1e-6, abs=1e-4)
 
 
+@pytest.mark.parametrize("ratio", [0.5, 0.9, 1.4])
+def test_shares_in_a_ratio_have_the_greatest_likelihood_of_that_ratio(ratio: float) -> None:
+    one, other = LossCount(20, 200), LossCount(90, 210)
+    grid = GRID[GRID * ratio < 1]
+    likelihoods = 20 * np.log(ratio * grid) + 180 * np.log1p(-ratio * grid) + 90 * np.log(grid) + 120 * np.log1p(-grid)
+    unequal = sum(betaln(arm.lost + 0.5, arm.users - arm.lost + 0.5) - betaln(0.5, 0.5) for arm in (one, other))
+    assert log_evidence_of_shares(one, other, ratio) == pytest.approx(unequal - likelihoods.max(), rel=1e-6, abs=1e-4)
+
+
+def reacting_arm(random: np.random.Generator, mean: float, users: int = 20_000, lost_lists: float = 0.0) -> ArmCounts:
+    """Return an arm whose users react to lists, some often, and lose each reaction with a chance of 15 %, or with its whole list."""
+    reactions = random.poisson(random.gamma(1.0, mean, users))
+    of_lost = random.binomial(reactions, lost_lists)
+    unmatched = of_lost + random.binomial(reactions - of_lost, 0.15)
+    reacting = int((reactions > 0).sum())
+    return ArmCounts(without_match=LossCount(int((unmatched > 0).sum()), reacting), reactions=int((reactions - unmatched).sum()))
+
+
+@pytest.mark.parametrize("mean", [2.0, 1.4, 6.0])
+def test_users_who_react_less_often_lose_less_by_that_alone(mean: float) -> None:
+    random = np.random.default_rng(20_261_128)
+    one, other = reacting_arm(random, mean), reacting_arm(random, 3.0)
+    assert differ(one.without_match, other.without_match), "the shares alone differ"
+    assert unequal_losses(one, other, NAMES) is None
+    assert unequal_losses(other, one, NAMES) is None
+
+
+@pytest.mark.parametrize("mean", [2.0, 3.0, 3.5])
+def test_lists_that_one_arm_loses_are_found_at_any_number_of_reactions(mean: float) -> None:
+    random = np.random.default_rng(20_261_128)
+    one, other = reacting_arm(random, mean, lost_lists=0.3), reacting_arm(random, 3.0)
+    assert unequal_losses(one, other, NAMES) is not None
+    assert unequal_losses(other, one, NAMES) is not None
+
+
 def test_moves_are_compared_with_a_coin() -> None:
     mean = betaln(10.5, 3.5) - betaln(0.5, 0.5)
     assert log_evidence_of_moves(10, 3) == pytest.approx(mean + 13 * math.log(2))
