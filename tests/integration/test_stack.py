@@ -90,6 +90,10 @@ def test_the_stack_serves_pages_for_a_regression_and_leaves_nothing_behind(made:
     lasting = "since (the experiment began|midnight UTC)"  # just after midnight UTC the day's verdict comes first
     assert re.search(rf"^ +ndcg@10 {lasting}: -[\d.]+ % against control, certainly worse by", regress.stdout, re.MULTILINE)
     assert ndcg("treatment") < 0.7 * ndcg("control")
+    said = streammetrics("doctor", "--config", configuration).stdout
+    assert re.search(r"  warn  experiment ranker is running\. Its verdict is regressed: .*\n        fix: first keep the numbers", said), (
+        said
+    )
     assert "treatment ranks with 40% of its quality" in made("up").stdout
     assert len(made.processes()) >= 9
     down = made("down")

@@ -26,6 +26,7 @@ from streammetrics.cli.doctor.checks import (
     kafka_findings,
     port_findings,
     redis_findings,
+    running_experiment_findings,
 )
 from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.config import Settings
@@ -52,6 +53,7 @@ def examine(settings: Settings) -> bool:
     for title, findings in running:
         levels += _print_findings(title, findings)
     levels += _print_findings("Kafka and Redis together", agreement_findings(settings, context))
+    levels += _print_findings("Experiments", running_experiment_findings(settings, context))
     failures, warnings = levels.count("fail"), levels.count("warn")
     click.echo(f"\n{counted(failures, 'failure')}, {counted(warnings, 'warning')}" if failures or warnings else "\nno problem found")
     return not failures
@@ -122,7 +124,8 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     """Check Kafka, Redis, the stored state, recent records and the HTTP port, and say how to fix each problem.
 
     Reads about 100 recent records of each input topic, without joining the consumer group: their form, events, actions, times and keys.
-    Changes nothing. Exit code 1 if a check fails.
+    Says of each experiment its verdict, what to keep before a variant is switched off, and whether it is over. Changes nothing. Exit code 1
+    if a check fails.
 
     \b
     Examples:

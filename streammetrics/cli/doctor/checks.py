@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from streammetrics.cli.doctor.data import data_findings
+from streammetrics.cli.doctor.experiments import RecentExperiments, experiment_findings
 from streammetrics.cli.doctor.findings import DoctorFinding
-from streammetrics.cli.doctor.recent_experiments import RecentExperiments
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.stored_offsets import LogIdentity, require_stored_offsets
@@ -24,15 +24,18 @@ from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing,
 from streammetrics.engine.task_state import decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateError
+from streammetrics.experiments import SINCE_START
 from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
 from streammetrics.reports.time_text import span_text
 from streammetrics.reports.user_partitions import FIX, UserPartitions
+from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.runtime.consume.claims import group_of_token
+from streammetrics.runtime.publish.committed_state import read_committed
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
-from streammetrics.wiring.reports import first_verdict_wait
+from streammetrics.wiring.reports import build_report_builder, first_verdict_wait
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
@@ -43,14 +46,14 @@ OTHER_RULES = "restore the settings, or start a new redis.namespace: results of 
 @dataclass(slots=True)
 class DoctorContext:
     """Facts that two checks share: partitions of the input topics, tasks of the namespace, the logs now and of the stored offsets, these
-    offsets, and the experiments that have numbers and those of recent lists."""
+    offsets, the verdicts on whole experiments since their start, and the experiments of recent lists."""
 
     partitions: int | None = None
     tasks: int | None = None
     logs: LogIds = LogIds()  # noqa: RUF009  a frozen value
     stored_logs: tuple[LogIds, ...] = ()
     stored_offsets: dict[Input, int] = field(default_factory=dict)
-    stored_experiments: frozenset[str] = frozenset()
+    verdicts: dict[str, VerdictLine] = field(default_factory=dict)
     recent: RecentExperiments = field(default_factory=RecentExperiments)
 
 
@@ -184,7 +187,6 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     placed = UserPartitions(*merge_samples(decode_sample(control.users_sampled) for control in controls))
     if placed.problem:
         yield DoctorFinding("fail", placed.problem, FIX)
-    context.stored_experiments = frozenset(experiment for control in controls for experiment, _, _ in control.panes.totals if experiment)
     context.stored_offsets = {
         Input(topic, task): offset
         for task, control in zip(views, controls, strict=True)
@@ -194,7 +196,14 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     context.stored_logs = tuple(
         LogIds(control.progress.cluster_id, dict(zip(control.topics, control.progress.topic_ids, strict=True))) for control in controls
     )
-    yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
+    signatures = {control.signature for control in controls}
+    yield from _rules_findings(signatures, signature, "on" if settings.experiments.enabled else "off")
+    if all(fit_of(stored, signature) == "same" for stored in signatures):
+        builder = build_report_builder(settings, engine)
+        read_committed(store, builder, tasks)
+        report = builder.report(tasks)
+        lines = verdict_lines([result for result in report.experiments if result.scope == SINCE_START], report.entered_ms)
+        context.verdicts = {line.experiment: line for line in lines if not line.variant}
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield DoctorFinding(
             "fail",
@@ -282,7 +291,6 @@ def agreement_findings(settings: Settings, context: DoctorContext) -> Iterator[D
             break
     else:
         yield from _offset_findings(settings, context)
-    yield from context.recent.absent_findings(context.stored_experiments)
     if context.tasks is not None and context.partitions is not None:
         if context.tasks == context.partitions:
             yield DoctorFinding("ok", f"the namespace fits topics with {counted(context.tasks, 'partition')}")
@@ -291,6 +299,11 @@ def agreement_findings(settings: Settings, context: DoctorContext) -> Iterator[D
                 f"the namespace was made for topics with {counted(context.tasks, 'partition')}, but the topics have {context.partitions}"
             )
             yield DoctorFinding("fail", message, "users have moved between partitions: start a new redis.namespace")
+
+
+def running_experiment_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Say of each experiment in Kafka or Redis whether it is over, and what to do before it ends."""
+    yield from experiment_findings(settings.experiments, context.verdicts, context.recent, time.time_ns() // 1_000_000)
 
 
 def _offset_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Mapping
 
+from streammetrics.cli.doctor.experiments import RecentExperiments
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
-from streammetrics.cli.doctor.recent_experiments import RecentExperiments
 from streammetrics.cli.doctor.records import DecodedTopic, decoded_topic, record_findings, sample_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import recent_records
@@ -51,6 +51,4 @@ def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Generato
     yield from sample_findings(decoded, settings)
     if len(set(partitions.values())) == 1:
         yield from key_findings(decoded, next(iter(partitions.values())))
-    recent = RecentExperiments.of(decoded)
-    yield from recent.ended_findings(settings.experiments, now_ms)
-    return recent
+    return RecentExperiments.of(decoded)
