@@ -26,6 +26,7 @@ class _Pulse(msgspec.Struct):
     """The part of /api/pulse that is read."""
 
     commit_age_seconds: float | None = None
+    outages: tuple[str, ...] = ()
 
 
 class ExporterClient:
@@ -73,7 +74,8 @@ class ExporterClient:
         if pulse.commit_age_seconds is not None:
             silent = pulse.commit_age_seconds >= SILENT_SECONDS
             ago = span_text(int(1_000 * pulse.commit_age_seconds))
-            nothing = f"no worker has committed anything for {ago}: no worker runs, or nothing is sent"
+            why = "; ".join(pulse.outages) or "no worker runs, or nothing is sent"
+            nothing = f"no worker has committed anything for {ago}: {why}"
             parts.append(nothing if silent else f"the last commit was {ago} ago")
         return f"{self.url}: {'; '.join(parts)}" if parts else ""
 

@@ -123,7 +123,8 @@ def lost_state(task: int) -> StateError:
 class StoreNode(NamedTuple):
     """One server of a store and how safe state is there. None: the server did not say. A limit of 0 bytes means no limit.
 
-    `evicts`: it may delete state when memory is short. `forgets`: it may be empty after a restart.
+    `evicts`: it may delete state when memory is short. `forgets`: it may be empty after a restart. `refusal`: why it accepts no commits
+    although it answers; empty while it does.
     """
 
     name: str
@@ -131,6 +132,7 @@ class StoreNode(NamedTuple):
     memory_limit_bytes: int | None = None
     evicts: bool | None = None
     forgets: bool | None = None
+    refusal: str = ""
 
 
 class Store(Protocol):

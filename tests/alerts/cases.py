@@ -854,8 +854,9 @@ PIPELINE = (
         (
             fired(
                 "critical",
-                "Redis does not answer processes of streammetrics: 1",
-                "Nothing is committed, and no new numbers are shown. Workers retry and lose nothing. Affected: worker:9464.",
+                "Processes of streammetrics that cannot use Redis: 1",
+                "Redis does not answer them, or it refuses their writes, as with a full disk. Nothing is committed, and no new numbers are"
+                " shown. Workers retry and lose nothing. /readyz of each has the reason. Affected: worker:9464.",
             ),
         ),
     ),

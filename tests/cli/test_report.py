@@ -17,7 +17,9 @@ import pytest
 from streammetrics.cli.output.report_reader import REPORT_ADVICE
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.connectors.simulated import Regression, Traffic, generate
+from streammetrics.connectors.store import StoreNode
 from streammetrics.events.model import TS_MAX
+from streammetrics.runtime.status import ProcessStatus
 from tests.support.command_line import called, is_asleep, started, streammetrics
 from tests.support.committed_state import Now, served
 from tests.support.gates import gate_views, report_at
@@ -111,15 +113,19 @@ def test_unreadable_files_are_reported(saved: Path, tmp_path: Path) -> None:
 
 def test_the_report_of_an_exporter_has_its_age_and_says_that_no_worker_commits() -> None:
     clock = Now(0.0)
-    views = gate_views(clock=clock)
+    status = ProcessStatus()
+    views = gate_views(status=status, clock=clock, loop=False)
     views.show(report_at(time.time_ns() // 1_000_000, age_ms=600_000))
     with served(views) as url:
         clock.seconds += 20
         first = called("report", "--url", url).stdout.splitlines()[0]
         clock.seconds += 40
         later = called("report", "--url", url).stdout.splitlines()[0]
+        status.store_nodes = (StoreNode("r:6379", refusal="its memory is full (maxmemory)"),)
+        refused = called("report", "--url", url).stdout.splitlines()[0]
     assert re.fullmatch(rf"{url}: the numbers end [\d.]+ (min|h) ago; the last commit was 20 s ago", first), first
     assert later.endswith("; no worker has committed anything for 60 s: no worker runs, or nothing is sent")
+    assert refused.endswith("; no worker has committed anything for 60 s: Redis at r:6379 refuses writes: its memory is full (maxmemory)")
 
 
 @pytest.mark.parametrize("words", [("report",), ("gate", "ranker"), ("plan",)])

@@ -108,7 +108,7 @@ def test_settings_that_a_managed_redis_hides_are_unknown(small_redis: tuple[Redi
         "version", "mode", "role", "maxmemory_policy", "appendonly", "appendfsync", "save", "used_memory", "maxmemory",
     }  # fmt: skip
     (unknown,) = blind.nodes()
-    assert unknown[1:] == (None, None, None, None)
+    assert unknown[1:] == (None, None, None, None, "")
     store.close()
     blind.close()
 

@@ -40,7 +40,11 @@ def test_a_nodes_status_follows_its_settings(small_redis: tuple[RedisServer, Red
     assert (before.memory_limit_bytes, before.evicts, before.forgets) == (0, False, True)
     assert before.memory_bytes is not None
     assert before.memory_bytes > 100_000
+    assert before.refusal == ""
     with server.client() as client:
+        client.config_set("maxmemory", 1)
+        (full,) = store.nodes()
+        assert full.refusal == "its memory is full (maxmemory)"
         client.config_set("maxmemory", 64 << 20)
         client.config_set("maxmemory-policy", "allkeys-lru")
         client.config_set("save", "900 1")

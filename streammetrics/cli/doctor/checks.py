@@ -32,7 +32,7 @@ from streammetrics.reports.time_text import span_text
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.runtime.consume.claims import group_of_token
-from streammetrics.runtime.publish.committed_state import read_committed
+from streammetrics.runtime.publish.publisher import read_committed
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
 from streammetrics.wiring.reports import build_report_builder, first_verdict_wait

@@ -78,6 +78,7 @@ class ServerInfo:
 
     Where primaries differ, texts are joined with " | ", numbers are added, and the version is the lowest. `used_memory` and `maxmemory`
     are bytes; a `maxmemory` of 0 means no limit. `save` is Redis' own text, empty without snapshots. `product` is Redis or Valkey.
+    `aof_status` is ok, or err after a write of the append-only file that failed.
     """
 
     product: str = "Redis"
@@ -90,6 +91,19 @@ class ServerInfo:
     save: str | None = None
     used_memory: int | None = None
     maxmemory: int | None = None
+    aof_status: str = "ok"
+
+    @property
+    def refusal(self) -> str:
+        """Why it refuses writes now; empty while it accepts them.
+
+        >>> ServerInfo(aof_status="err").refusal, ServerInfo(used_memory=9, maxmemory=8).refusal, ServerInfo(used_memory=9).refusal
+        ('it cannot write to its disk, which may be full', 'its memory is full (maxmemory)', '')
+        """
+        if self.aof_status == "err":
+            return "it cannot write to its disk, which may be full"
+        is_full = self.used_memory is not None and self.maxmemory and self.used_memory >= self.maxmemory
+        return "its memory is full (maxmemory)" if is_full and not self.evicts else ""
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -180,6 +194,7 @@ def _info_of(node: redis.Redis) -> ServerInfo:
         save=config.get("save"),
         used_memory=info.get("used_memory"),
         maxmemory=info.get("maxmemory"),
+        aof_status=_text(info.get("aof_last_write_status")) or "ok",
     )
 
 
@@ -208,7 +223,7 @@ def merged(servers: Collection[ServerInfo]) -> ServerInfo:
         return None if None in values or not values else sum(values)
 
     versions = [info.version for info in servers if info.version is not None]
-    same = {name: texts(name) for name in ("mode", "role", "maxmemory_policy", "appendonly", "appendfsync", "save")}
+    same: dict[str, Any] = {name: texts(name) for name in ("mode", "role", "maxmemory_policy", "appendonly", "appendfsync", "save")}
     least = min(versions, key=_numbers, default=None)
     product = " | ".join(sorted({info.product for info in servers}))
     return ServerInfo(product=product, version=least, used_memory=total("used_memory"), maxmemory=total("maxmemory"), **same)

@@ -294,7 +294,7 @@ class RedisStore:
     def nodes(self) -> tuple[StoreNode, ...]:
         """See `Store.nodes`. The nodes are the server, or every primary of the cluster."""
         return tuple(
-            StoreNode(place, info.used_memory, info.maxmemory, info.evicts, info.forgets)
+            StoreNode(place, info.used_memory, info.maxmemory, info.evicts, info.forgets, info.refusal)
             for place, info in sorted(self._server_infos().items())
         )
 

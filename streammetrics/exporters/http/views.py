@@ -61,9 +61,10 @@ class Lag(Published, frozen=True):
 class Pulse(Published, frozen=True):
     """The state of this process: problems, age of the report, event rate, and lag of its inputs.
 
-    `outages` says why workers cannot read now, if this process does not consume. `runbook` is that of the first problem; empty without
-    one. `commit_age_seconds` is how long ago this process first saw the newest commit of a worker. `waiting` says what the first events
-    must be, and is empty when there are some. `lag` is null if this process does not consume. Ages are null before the first report.
+    `outages` says why workers cannot read or commit now, if this process does not consume. `runbook` is that of the first problem;
+    empty without one. `commit_age_seconds` is how long ago this process first saw the newest commit of a worker. `waiting` says what the
+    first events must be, and is empty when there are some. `lag` is null if this process does not consume. Ages are null before the first
+    report.
     """
 
     missing: tuple[str, ...]
@@ -172,10 +173,11 @@ class HttpViews:
     def pulse(self) -> Pulse:
         """Return the status of this process."""
         status, now_seconds = self._status, self._monotonic()
+        refusals = (f"Redis at {node.name} refuses writes: {node.refusal}" for node in status.store_nodes if node.refusal)
         lag_seconds, problems = dict(status.lag_seconds), [*self._problems()]
         return Pulse(
             missing=tuple(problem.text for problem in problems),
-            outages=() if self._exposition.loop else status.outages,
+            outages=() if self._exposition.loop else (*status.outages, *refusals),
             runbook=next((problem.runbook for problem in problems if problem.runbook), ""),
             waiting=tuple(self._waiting()),
             publishes=self._publishes,

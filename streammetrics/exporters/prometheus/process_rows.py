@@ -13,7 +13,7 @@ from streammetrics.version import __version__
 COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
 
 _NODE_SERIES = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
-"""The series of the fields of a `StoreNode` after its name, in their order."""
+"""The series of the fields of a `StoreNode` between its name and its refusal, in their order."""
 
 
 def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
@@ -29,7 +29,7 @@ def _store_rows(status: ProcessStatus) -> Iterator[SampleRow]:
     troubles = (status.store_trouble, status.publish_trouble)
     yield SampleRow("streammetrics_store_up", (), float(troubles == (None, None)))
     for node in status.store_nodes:
-        for name, value in zip(_NODE_SERIES, node[1:], strict=True):
+        for name, value in zip(_NODE_SERIES, node[1:-1], strict=True):
             if value is not None:
                 yield SampleRow(name, (node.name,), float(value))
 

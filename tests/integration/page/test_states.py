@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from streammetrics.connectors.store import StoreNode
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.exporters.http.views import UNREAD, HttpViews
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
@@ -197,7 +198,7 @@ class TestStates:
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
 
-    def test_an_exporter_is_behind_as_soon_as_its_workers_cannot_read(
+    def test_an_exporter_is_behind_as_soon_as_its_workers_cannot_read_or_commit(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
@@ -210,6 +211,11 @@ class TestStates:
         expect(found.page.locator(".banner")).to_contain_text("no Kafka broker answers (b:9092: timed out)")
         expect(found.page.locator(".banner a")).to_have_attribute("href", "/help/StreammetricsKafkaDown")
         story.status.outages = ()
+        story.status.store_nodes = (StoreNode("r:1", refusal="it cannot write to its disk, which may be full"),)
+        found.ask_again()
+        expect(found.page.locator(".banner")).to_contain_text("Redis at r:1 refuses writes: it cannot write to its disk, which may be full")
+        expect(found.page.locator(".banner a")).to_have_attribute("href", "/help/StreammetricsRedisDown")
+        story.status.store_nodes = ()
 
     def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
@@ -227,7 +233,10 @@ class TestStates:
 
     @pytest.mark.parametrize(
         ("events", "sentence"),
-        [(0, "No events are read now: no worker runs, Kafka does not answer the workers, or"), (900, "90 events per second are read, so")],
+        [
+            (0, "No events are read now: no worker runs, Kafka or Redis does not answer the workers, or"),
+            (900, "90 events per second are read, so"),
+        ],
     )
     def test_an_outage_is_told_from_a_backlog(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]], events: int, sentence: str

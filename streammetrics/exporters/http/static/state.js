@@ -26,7 +26,8 @@ export function stateOf(now, at) {
   const first = firstNumber(now, at, "live");
   if (report.watermark_ms === null) return [...(first ? ["starting", "Starting"] : ["empty", "No data yet"]), [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
   if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing], pulse?.runbook];
-  if (pulse?.outages.length) return ["behind", "Behind", ["Workers cannot read, so the numbers stand still. Nothing is lost while Kafka keeps the records.", ...pulse.outages], "StreammetricsKafkaDown"];
+  if (pulse?.outages.length) return ["behind", "Behind", ["Workers cannot read or commit, so the numbers stand still. Nothing is lost while Kafka keeps the records.", ...pulse.outages],
+    pulse.outages[0].startsWith("Redis") ? "StreammetricsRedisDown" : "StreammetricsKafkaDown"];
   if (pulse && pulse.commit_age_seconds > COMMIT_OLD_SECONDS) {
     return ["behind", "Behind", [`No worker has committed anything for ${spanText(pulse.commit_age_seconds * 1000)}: no worker runs, or nothing is sent.`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
   }
@@ -64,7 +65,7 @@ function whatIsRead(pulse) {
   const rate = pulse?.events_per_second;
   if (!isNumber(rate)) return "";
   return rate > 0 ? `${roundCountText(Math.ceil(rate))} events per second are read, so the workers run.`
-    : "No events are read now: no worker runs, Kafka does not answer the workers, or nothing is sent. /readyz of a worker says which.";
+    : "No events are read now: no worker runs, Kafka or Redis does not answer the workers, or nothing is sent. /readyz of a worker says which.";
 }
 
 /** The state in a word, the times of the numbers, and the sentences of the state. */
