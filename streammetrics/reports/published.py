@@ -15,6 +15,7 @@ from streammetrics.experiments.name_order import group_order
 from streammetrics.experiments.words import Words
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.metrics import TallyLayout
+from streammetrics.metrics.records import RECORDS
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
@@ -93,12 +94,23 @@ class TopicCount(Published, frozen=True):
     count: Count
 
 
+class MetricFacts(Published, frozen=True):
+    """How a metric is called, and its greatest value; null if there is no bound. The least value is 0."""
+
+    label: str
+    ceiling: Count | None
+
+
 class ReportState(Published, frozen=True):
-    """What a report says about the pipeline, without the numbers of experiments. `settings` are those that change numbers."""
+    """What a report says about the pipeline, without the numbers of experiments. `settings` are those that change numbers.
+
+    `metrics` has each metric by its name without a cut-off.
+    """
 
     warnings: tuple[str, ...]
     version: str
     settings: Mapping[str, Any]
+    metrics: Mapping[str, MetricFacts]
     rules: str
     tasks: Count
     tasks_committed: Count
@@ -138,7 +150,7 @@ def published(report: Report, layout: TallyLayout, history: History) -> Publishe
     """Return the report with its history, as `/api/report` serves it."""
     experiments = with_outlook(report.experiments, history)
     return PublishedReport(
-        **msgspec.structs.asdict(report_state(report)),
+        **msgspec.structs.asdict(report_state(report, layout)),
         windows=windows_of(report.windows),
         user_windows=user_windows_of(report.user_windows),
         totals=totals_of(report.totals, layout),
@@ -150,13 +162,14 @@ def published(report: Report, layout: TallyLayout, history: History) -> Publishe
     )
 
 
-def report_state(report: Report) -> ReportState:
+def report_state(report: Report, layout: TallyLayout) -> ReportState:
     """Return the report without windows, totals and experiments."""
     reasons = counts_by_reason(report.counts)
     return ReportState(
         warnings=tuple(map(str, report.warnings())),
         version=__version__,
         settings=report.settings,
+        metrics=metric_facts(layout),
         rules=report.rules,
         tasks=report.tasks,
         tasks_committed=report.tasks_committed,
@@ -180,6 +193,18 @@ def report_state(report: Report) -> ReportState:
         awaited=tuple(verdict.shown() for verdict in report.awaited),
         first_numbers=report.first_numbers,
     )
+
+
+def metric_facts(layout: TallyLayout) -> dict[str, MetricFacts]:
+    """Return the facts of all metrics that a report with this layout may name, in order.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> [(name, facts.label) for name, facts in metric_facts(TallyLayout(Scorer(["hit_rate@5", "hit_rate@10"]))).items()]
+    [('hit_rate', 'Hit rate'), ('user_hit_rate', 'User hit rate')]
+    """
+    names = {metric.name for metric in layout.metrics}
+    names |= {RECORDS[name].of_users for name in names}
+    return {name: MetricFacts(label=record.label, ceiling=record.ceiling) for name, record in RECORDS.items() if name in names}
 
 
 def totals_of(totals: Iterable[Total], layout: TallyLayout) -> tuple[GroupTotals, ...]:

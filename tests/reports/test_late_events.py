@@ -23,7 +23,7 @@ def report_of(late: int, in_time: int) -> dict[str, Any]:
     shown += [Impression(f"s{number}", f"v{number}", NOW_MS + HOUR_MS, ("a",)) for number in range(in_time)]
     machine.take([Arrival("events", event) for event in shown])
     machine.finish(flush=True)
-    report: dict[str, Any] = plain(report_state(machine.report()))
+    report: dict[str, Any] = plain(report_state(machine.report(), machine.engine.layout))
     return report
 
 

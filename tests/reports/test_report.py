@@ -69,6 +69,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         "sorted_inputs": [],
         "version": __version__,
         "settings": {"gap_ms": 1},
+        "metrics": {"mrr": {"label": "MRR", "ceiling": 1}},
         "unknown_names": [{"kind": "action", "name": "tap", "events": 23, "meant": "click"}],
         "ignored": [],
         "rules": "by rule",

@@ -158,7 +158,7 @@ class HttpViews:
             return None
         report, history = last_report
         if choice is None:
-            return encoded(report_state(report))
+            return encoded(report_state(report, self._exposition.layout))
         with self._encoding:
             if self._outlook is None or self._outlook[0] is not report.experiments or self._outlook[1] is not history:
                 self._outlook = report.experiments, history, with_outlook(report.experiments, history)

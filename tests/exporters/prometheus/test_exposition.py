@@ -233,7 +233,7 @@ class TestCounts:
         dropped: Counter[str] = Counter()
         for labels, number in named(samples(exposition), "dropped_total"):
             dropped[labels["reason"]] += int(number)
-        refused = report_state(replace(report, counts=counts)).refused
+        refused = report_state(replace(report, counts=counts), exposition.layout).refused
         assert refused == +dropped
         assert {"late", "session_full", "bad_json"} <= refused.keys()
         assert not {"too_many_teams", "duplicate", "orphan", "events"} & refused.keys()

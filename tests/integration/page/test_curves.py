@@ -9,12 +9,15 @@ from playwright.sync_api import expect
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.experiment_report import EffectChange, PeriodLift
+from streammetrics.metrics.records import RECORDS
 from streammetrics.reports.history import Downsampled, History
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
 from tests.integration.page.visits import DRAWN, MINUS, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
 from tests.support.page_story import EXPERIMENT, Story, with_experiments
 from tests.tools.servers.chart_library import originals
+
+SHOWN = {name: record for name, record in RECORDS.items() if record.is_streamed and record.kind != "bucket"}
 
 
 def history_of(reports: list[Report]) -> History:
@@ -95,6 +98,20 @@ class TestCurves:
         assert [(low >= floor, high <= ceiling) for (low, high), (floor, ceiling) in zip(
             ranges, [(0, 1), (0, 1), (0, 9), (-1, 9)], strict=True
         )] == [(True, True)] * 4  # fmt: skip
+
+    def test_axes_have_the_bound_and_choices_the_label_of_each_metric(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-window")
+        shown = found.page.evaluate(
+            """async (names) => {
+                 const { metricBounds, metricName } = await import("/text.js");
+                 return Object.fromEntries(names.map((name) => [name, [metricName(name), ...metricBounds(name)]]));
+               }""",
+            [*SHOWN],
+        )
+        assert shown == {name: [record.label, 0, record.ceiling] for name, record in SHOWN.items()}
+        choices = found.page.get_by_label("Metric", exact=True).locator("option").all_text_contents()
+        assert set(choices) == {record.label for record in SHOWN.values()}
 
     def test_a_point_that_no_curve_reaches_is_drawn_as_a_point(self, visit: Open, still: Served) -> None:
         alone = visit(still.base).page.evaluate(

@@ -3,19 +3,12 @@
 import { chart } from "./chart.js";
 import { trackName } from "./history.js";
 import { confidence, look, measureOf, windowOf } from "./lookup.js";
-import { isNumber, lastWords, liftText, metricKey, metricText, named, scopeWords, tickDigits, valueText } from "./text.js";
+import { isNumber, lastWords, liftText, metricBounds, metricKey, metricText, named, scopeWords, tickDigits, valueText } from "./text.js";
 import { markOf } from "./verdicts.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
 const WAITING = "A curve needs at least two points. It appears with the next reports.";
 const WITHOUT_CURVE = "This report has one point in time, so there is no curve.";
-const BOUNDED = ["ndcg", "ndcg_exp", "mrr", "map", "recall", "precision", "hit_rate", "item_hit_rate", "user_hit_rate",
-  "zero_result_rate", "abandonment_rate", "first_click_share", "satisfied_rate", "reformulation_rate"];
-
-/** The values that a metric can have; null for no bound. */
-function boundsOf(name) {
-  return [0, BOUNDED.includes(name) ? 1 : null];
-}
 
 export function windowChart(view, id, experiment, variants, order, stats = null) {
   const { selection } = view;
@@ -34,7 +27,7 @@ export function windowChart(view, id, experiment, variants, order, stats = null)
     marks: marksOf(view.report, stats),
     isReading: view.readsCurves,
     waiting: view.report.ended ? WITHOUT_CURVE : WAITING,
-    bounds: boundsOf(selection.name),
+    bounds: metricBounds(selection.name),
     format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(Math.max(2, tickDigits(step)))),
   });
 }

@@ -8,7 +8,7 @@ import { experimentNames, lineOf, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { POLL_MS, header, stateOf } from "./state.js";
 import { explain, help } from "./terms.js";
-import { byName, isNumber, metricKey, metricName, named, plain, segmentWords, spanText, windowText, windowWords, writeForPaper } from "./text.js";
+import { byName, isNumber, metricKey, metricName, named, plain, readMetrics, segmentWords, spanText, windowText, windowWords, writeForPaper } from "./text.js";
 import { spoken } from "./verdicts.js";
 
 const CHOICES_KNOWN = 1000;
@@ -271,6 +271,7 @@ function take(report) {
   now.answeredMs = serverNow();
   now.version ??= report.version;
   now.report = report;
+  readMetrics(report);
   if (report.windows.length) {
     const selection = chosen();
     history.addReport(choiceName(selection), report, selection);

@@ -12,19 +12,6 @@ const [ISOLATE, END] = ["\u2068", "\u2069"];
 export const MISSING = "–";
 export const DAY_MS = 86400000;
 const UNITS = [["d", DAY_MS], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
-const METRICS = {
-  ndcg: "NDCG", ndcg_exp: "NDCG (exponential)", dcg: "DCG", dcg_exp: "DCG (exponential)", cg: "CG", mrr: "MRR", map: "MAP", recall: "Recall",
-  precision: "Precision", hit_rate: "Hit rate", item_hit_rate: "Item hit rate", user_hit_rate: "User hit rate",
-  f1: "F1", r_precision: "R-precision", rbp: "RBP", err: "ERR",
-  zero_result_rate: "Zero-result rate", abandonment_rate: "Abandonment rate", first_click_share: "Share of first clicks",
-  first_click_rank: "Rank of the first click", time_to_first_click: "Seconds to the first click",
-  time_to_first_click_p50: "Seconds to the first click, median", time_to_first_click_p90: "Seconds to the first click, 90 %",
-  time_to_first_click_p99: "Seconds to the first click, 99 %", satisfied_rate: "Satisfied rate",
-  reformulation_rate: "Reformulation rate", lists_per_session: "Lists per session", purchases_per_list: "Purchases per list",
-  value_per_list: "Value per list",
-  diversity: "Diversity", novelty: "Novelty", popularity_share: "Share of all interactions", catalogue_share: "Items of the catalogue",
-  fallback_share: "Lists from a fallback",
-};
 const REASONS = {
   events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", reader: "not readable by its reader",
   bad_type: "no type of event that is read", missing_field: "a field is missing", bad_id: "an id is not usable",
@@ -49,8 +36,17 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignif
 export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 /** The name of a metric in a report. One without a cut-off has k = 0, or none. */
 export const metricKey = (name, k) => (Number(k) ? `${name}@${k}` : name);
-export const metricText = (name, k) => metricKey(METRICS[name] ?? name, k);
-export const metricName = (name) => METRICS[name] ?? name;
+let metrics = {}; // the facts of each metric by its name, from the report
+
+/** Call metrics as the report does from now on. */
+export function readMetrics(report) {
+  metrics = report.metrics ?? {};
+}
+
+export const metricName = (name) => metrics[name]?.label ?? name;
+export const metricText = (name, k) => metricKey(metricName(name), k);
+/** The values that a metric can have; null for no bound. */
+export const metricBounds = (name) => [0, metrics[name]?.ceiling ?? null];
 export const reasonText = (reason) => REASONS[reason] ?? reason.replaceAll("_", " ");
 export const countText = (value) => (isNumber(value) ? whole.format(value) : MISSING);
 export const roundCountText = (value) => (!isNumber(value) ? MISSING : value < 100000 ? whole.format(value) : compact.format(value));
