@@ -162,6 +162,14 @@ def test_there_is_no_interval_while_a_few_users_dominate() -> None:
     assert found.effective_users == pytest.approx(1_200**2 / (400 * 4 + 400**2))
 
 
+@pytest.mark.parametrize("rare", [0, 1])
+def test_no_team_is_preferred_while_one_rarely_drafts_first(rare: int) -> None:
+    """Each kind of lists needs 20 effective users. All lists together have them long before."""
+    usual, seldom = ([1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]) if rare else ([0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0])
+    found = [preference(summed([usual] * 300 + [seldom] * users), 0.05) for users in (19, 20)]
+    assert [(each.effective_orders, each.preferred) for each in found if each is not None] == [(19.0, False), (20.0, True)]
+
+
 def simulated(seed: int, first_chance: float, appeal: float = 1.0, users: int = 300) -> list[int]:
     """Moments of users of a draft of two items. The first place gets twice the clicks; the second team's are better by `appeal`."""
     random = np.random.default_rng(seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -16,12 +17,23 @@ from streammetrics.experiments.estimates import Estimate, lift_interval
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health, health_of
 from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.stored import NO_FEEDBACK, Joined
-from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
+from streammetrics.experiments.verdict import (
+    VERDICT_CODES,
+    WORST_FIRST,
+    MeasureComparison,
+    Verdict,
+    combined,
+    evidence,
+    judge,
+    judge_preference,
+    waiting,
+)
 from streammetrics.experiments.words import change_words, percent
 from tests.support.tables import for_each
 
@@ -136,6 +148,13 @@ def test_two_deciding_measures_are_certain_by_the_closed_test() -> None:
     assert words(-0.02, 0.02) == ["mixed", "mixed"]
 
 
+def test_with_margin_0_a_rise_that_is_certain_for_itself_is_safe() -> None:
+    """Two deciding measures: the closed test asks more of `improved` than of `safe`."""
+    policy = Policy(margin=0.0, paging=("ndcg@10", "item_hit_rate@10"))
+    words = [judge(policy, [compared(lift, 0.0008)])["ndcg@10"].word for lift in (0.0095, 0.0107, 0.012)]
+    assert words == ["inconclusive", "safe", "improved"]
+
+
 @given(st.lists(st.floats(-0.03, 0.03), min_size=3, max_size=3))
 @example([-0.03, -0.0126, 0.02])
 @example([-0.0126, -0.0128, 0.0])
@@ -169,6 +188,13 @@ def test_no_measure_pages_beside_two_that_contradict_each_other() -> None:
     assert found["hit_rate@10"].reason == f"10 % fewer lists with a hit in the first 10 than control; also {contradiction}"
 
 
+def test_a_contradiction_names_the_error_of_its_policy() -> None:
+    policy = Policy(alpha=0.01, paging=("ndcg@10", "hit_rate@10"))
+    found = judge(policy, [compared(-0.1), compared(0.1, measure=HITS)])
+    assert {name: verdict.word for name, verdict in found.items()} == {"ndcg@10": "mixed", "hit_rate@10": "mixed"}
+    assert all("99 % confidence" in verdict.reason for verdict in found.values())
+
+
 def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe() -> None:
     def word(*words: str) -> str:
         return combined([Verdict(each, each) for each in words]).word  # type: ignore[arg-type]
@@ -178,6 +204,13 @@ def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe()
     assert word("improved", "inconclusive") == word("safe", "inconclusive") == "inconclusive"
     assert word("regressed", "inconclusive") == word("safe", "regressed") == "regressed"
     assert word("mixed", "mixed") == word("regressed", "mixed", "mixed") == "mixed"
+
+
+def test_a_team_that_rarely_drafts_first_is_not_preferred_yet() -> None:
+    preferred = Preference(900, 4_000, 810.0, 0.12, 1e-4, 0.08, 0.16, True, False, first_share=0.005)
+    verdicts = [judge_preference(Policy(), replace(preferred, effective_orders=orders), "new", "old") for orders in (19.9, 20.0)]
+    assert [verdict.word for verdict in verdicts] == ["inconclusive", "improved"]
+    assert "new drafts first in only 0.5 % of the lists" in verdicts[0].reason
 
 
 def test_a_broken_split_and_a_broken_join_are_reported() -> None:

@@ -9,7 +9,7 @@ import pytest
 from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
-from streammetrics.events.model import Impression
+from streammetrics.events.model import Exposure, Impression
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import WindowRules
@@ -85,6 +85,36 @@ def test_open_users_and_sessions_are_summed_over_tasks() -> None:
         update_task(builder, task, 1, 9)
     report = builder.report(3)
     assert (report.users_open, report.sessions_open) == (3, 3)
+
+
+def test_a_user_with_exposures_only_is_not_open() -> None:
+    settings = replace(SETTINGS, validity_ms=50)
+    engine = engine_of(settings, retention_ms=10)
+    machine = Machine(engine, settings)
+    machine.take([Arrival("events", Exposure("early", 1, "ranker", "new")), Arrival("events", Impression("x", "u", 2, ("i",)))])
+    machine.commit()
+    view = machine.store.view([0], {})[0]
+    builder = ReportBuilder(engine.layout, WindowRules(pane_ms=1, windows_ms=(5,), lateness_ms=0, attribution_ms=1), {}, engine.signature)
+    builder.update(0, view)
+    assert (view.users, builder.report(1).users_open) == (2, 1)
+
+
+def test_a_window_that_begins_before_users_were_counted_is_withheld() -> None:
+    """Users are counted from 7 on. The last window of 5 before that would begin at 6."""
+
+    def complete(newest: int) -> tuple[int | None, bool]:
+        machine = Machine(engine_of(SETTINGS, retention_ms=50), SETTINGS)
+        machine.take([Arrival("events", Impression("before", "u", 6, ("i",)))])
+        machine.commit()
+        machine = Machine(engine_of(SETTINGS, retention_ms=50, unique_users=UniqueUserRules(panes=5)), SETTINGS, machine.store)
+        machine.take([Arrival("events", Impression("after", "u", newest, ("i",)))])
+        machine.finish(flush=False)
+        builder = builder_of()
+        builder.update(0, machine.store.view([0], {})[0])
+        (window,) = builder.report(1).user_windows
+        return window.end_ms, window.complete
+
+    assert [complete(newest) for newest in (12, 13)] == [(11, False), (12, True)]
 
 
 def test_commits_that_a_store_has_lost_are_dropped() -> None:

@@ -39,6 +39,7 @@ def test_a_watermark_beyond_the_limit_is_stale() -> None:
 
 def test_a_watermark_ahead_of_the_clock_means_a_wrong_clock() -> None:
     assert stale(NOW_MS + STALE_MS) == []
+    assert stale(NOW_MS + STALE_MS + 1) == ["the watermark is 2 min ahead of the clock of this machine: one of the clocks is wrong"]
     assert stale(NOW_MS + 3_600_000) == ["the watermark is 60 min ahead of the clock of this machine: one of the clocks is wrong"]
 
 

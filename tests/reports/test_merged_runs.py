@@ -460,5 +460,7 @@ def test_start_and_end_bound_the_time_that_is_checked() -> None:
     assert stored.joined == Joined(2, 0)
     assert at(0.4) < stored.to_ms <= at(0.5, 20_000)
     for task in (0, 1):
+        tasks.show(task, 0.8, f"{task}after-t")
         tasks.pass_time(task, 0.9)
-    assert read(tasks).experiments.stored(2)["ranker", WHOLE].to_ms == at(0.75)
+    stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
+    assert (stored.to_ms, stored.last_ms) == (at(0.75), {"control": at(0.05, 1), "treatment": at(0.75) - 1})
