@@ -328,12 +328,12 @@ RANKING = (
     Case(
         "StreammetricsExperimentInvalid",
         "for an invalid experiment that no other alert explains",
-        verdict(-2),
+        {**verdict(-2), **of_experiment("users", "900", "control"), **of_experiment("users", "340", "treatment")},
         "30m",
         (
             fired(
                 "warning",
-                "The numbers of ranker cannot be trusted",
+                "The numbers of ranker cannot be trusted: they are of 1240 users",
                 "Counted since it began, its verdict is invalid, and no other alert explains it. It does not page.",
                 **EXPERIMENT,
             ),
@@ -343,12 +343,20 @@ RANKING = (
     Case(
         "StreammetricsVerdictMixed",
         "for measures that contradict each other",
-        {**verdict(-3), **verdict(-3, *NDCG), **verdict(-3, *MRR)},
+        {
+            **verdict(-3),
+            **verdict(-3, *NDCG),
+            **verdict(-3, *MRR),
+            **verdict(0, *ABANDONMENT),
+            **of_experiment("lift", "-0.0412", *NDCG),
+            **of_experiment("lift", "0.06", *MRR),
+            **of_experiment("lift", "0.1", *ABANDONMENT),
+        },
         "30m",
         (
             fired(
                 "warning",
-                "The measures of ranker contradict each other",
+                "The measures of ranker contradict each other: treatment mrr@10 +6 %, treatment ndcg@10 -4.12 %",
                 "Counted since it began, one deciding measure is better than control and another worse. It does not page as a regression.",
                 **EXPERIMENT,
             ),
