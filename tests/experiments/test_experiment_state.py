@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 
 from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales, new_decisions
-from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.experiment_state import stopped_arms
+from streammetrics.experiments.hours import HOUR_MS, Entry, Hours
+from streammetrics.experiments.measures import Measures
+from streammetrics.experiments.stored import Stored
+from streammetrics.metrics import Scorer
 from tests.tools.bench.aa_feed import OF_LISTS, looks
 from tests.tools.bench.aa_lists import Regime, draw
 
@@ -43,6 +48,23 @@ def test_later_lists_of_the_control_do_not_undo_a_decision() -> None:
     assert numbers[0] == numbers[1]
     assert last.gate is not None
     assert (last.gate.word, last.health.troubles) == ("fail", ())
+
+
+@pytest.mark.parametrize("later", [2_000, 20_000, 2_000_000])
+def test_an_arm_stays_stopped_however_long_others_go_on_in_its_block(later: int) -> None:
+    hours = Hours()
+    for arm, lists in (("control", 1_000 + later), ("new", 1_000)):
+        hours.row(0).add_totals(arm, Entry(1, 0), [lists, 0])
+    stored = Stored(
+        experiment="ranker",
+        scope="start",
+        moments={"control": [1_000 + later, 1_000 + later, 100 + later // 10, 0, 0, 0], "new": [1_000, 1_000, 100, 0, 0, 0]},
+        first_exposures={},
+        run_hours=hours,
+        last_ms={"control": 9_000, "new": 5_000},
+        lists_since={"new": later},
+    )
+    assert stopped_arms(Measures(Scorer(["mrr@10"]).columns), stored, ["control", "new"]) == {"new": 5_000}
 
 
 def test_a_decision_is_frozen_once_for_each_stop() -> None:
