@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import promql_parser
 
 from streammetrics.exporters.prometheus.series import SERIES
+from streammetrics.metrics.records import RECORDS
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "grafana"
 NAMES = ("experiment", "ranking", "pipeline")
+OF_METRIC = re.compile(r"streammetrics_(\w*)\$\{metric\}(\w*)")
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 STEPS = {"__rate_interval": "4m11s", "__range": "4m12s", "__interval": "4m13s"}
 """Unusual spans, to recognise them in queries."""
@@ -35,7 +37,9 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     **LIBRARY_LABELS,
 }
 """The labels of each series that a query may name. Prometheus adds job and instance."""
-CHOICES |= {"engagement": "zero_result_rate", "assessment": "diversity"}
+
+
+_OF_ONE_METRIC = tuple(rf"streammetrics_\1{name}\2" for name in RECORDS)
 
 
 class PanelQuery(NamedTuple):
@@ -82,7 +86,12 @@ def filled(expr: str, choices: Mapping[str, str]) -> str:
 
 
 def parsed_form(expr: str, **chosen: str) -> str:
-    """Fill in all variables except job. `chosen` have other values than those of `CHOICES`."""
+    """Fill in all variables except job. `chosen` have other values than those of `CHOICES`.
+
+    Without a chosen metric, a series of metrics becomes that of the first metric that has it.
+    """
+    if "metric" not in chosen:
+        expr = OF_METRIC.sub(lambda found: next(filter(SERIES.__contains__, map(found.expand, _OF_ONE_METRIC)), found[0]), expr)
     return filled(expr, {**STEPS, **CHOICES, "job": "$job", "datasource": "prometheus", **chosen})
 
 

@@ -11,9 +11,8 @@ import promql_parser
 
 from streammetrics.experiments.gate import GATE_CODES
 from streammetrics.experiments.policy import Policy
-from streammetrics.exporters.prometheus.metric_series import value_series
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
-from streammetrics.metrics.names import ASSESSMENT_NAMES, ENGAGEMENT_NAMES, METRIC_NAMES
+from streammetrics.metrics.records import RECORDS
 from tests.grafana.reading import (
     LABELS,
     NAMES,
@@ -29,18 +28,11 @@ from tests.grafana.reading import (
 from tests.support.tables import for_each
 
 NAME = re.compile(r"\b(streammetrics_\w+|process_\w+)")
-CHOSEN_METRICS = {"metric": METRIC_NAMES, "engagement": ENGAGEMENT_NAMES, "assessment": ASSESSMENT_NAMES}
 each_query = for_each(every_query())
 
 
 def text_of(name: str) -> str:
     return json.dumps(committed(name), ensure_ascii=False)
-
-
-def choices(variable: str) -> list[str]:
-    """The values of a variable of *Ranking quality*."""
-    (found,) = (each for each in committed("ranking")["templating"]["list"] if each["name"] == variable)
-    return [option["value"] for option in found["options"]]
 
 
 @each_query
@@ -71,18 +63,12 @@ def innermost_aggregations(node: Any, how: str = "") -> Iterator[tuple[str, str]
 def test_every_series_of_the_table_is_on_a_dashboard() -> None:
     forms = [parsed_form(query.expr) for query in every_query()]
     forms += [parsed_form(each["expr"]) for each in committed("pipeline")["annotations"]["list"]]
-    for variable, names in CHOSEN_METRICS.items():
-        repeated = [query for query in every_query() if f"${{{variable}}}" in query.expr]
-        forms += [parsed_form(query.expr, **{variable: name}) for query in repeated for name in names]
+    forms += [parsed_form(query.expr, metric=name) for query in every_query() if "${metric}" in query.expr for name in RECORDS]
     shown = {name.removesuffix("_bucket") for form in forms for name in NAME.findall(form)}
     assert {series.name for series in TABLE} <= shown
 
 
-def test_every_metric_can_be_chosen() -> None:
-    assert {variable: choices(variable) for variable in CHOSEN_METRICS} == {name: list(metrics) for name, metrics in CHOSEN_METRICS.items()}
-
-
-def test_texts_have_the_defaults_of_the_policy_and_the_meanings_of_metrics() -> None:
+def test_texts_have_the_defaults_of_the_policy() -> None:
     policy = Policy()
     for words in (
         f"until every variant has enough users (by default {policy.min_users})",
@@ -93,9 +79,6 @@ def test_texts_have_the_defaults_of_the_policy_and_the_meanings_of_metrics() -> 
         f"Below {policy.effective_users_min:g} of them a few users dominate",
     ):
         assert words in text_of("experiment")
-    for metric in (*ENGAGEMENT_NAMES, *ASSESSMENT_NAMES):
-        meaning = SERIES[value_series(metric, "final")].help
-        assert json.dumps(f"- {metric}: {meaning}", ensure_ascii=False).strip('"') in text_of("ranking")
 
 
 def test_values_of_the_gate_have_its_words() -> None:

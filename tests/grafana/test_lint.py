@@ -21,7 +21,7 @@ UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
 KINDS = {"stat", "table", "timeseries", "state-timeline"}
 EXPECTED_VARIABLES = {
     "experiment": ["datasource", "job", "experiment", "variant", "metric", "k", "scope"],
-    "ranking": ["datasource", "job", "experiment", "variant", "metric", "engagement", "assessment", "k", "window", "segments"],
+    "ranking": ["datasource", "job", "experiment", "variant", "metric", "k", "window", "segments"],
     "pipeline": ["datasource", "job"],
 }
 each_dashboard = for_each(NAMES)

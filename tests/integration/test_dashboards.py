@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.metrics.records import RECORDS
 from tests.grafana.reading import CHOICES, NAMES, STEPS, PanelQuery, committed, every_query, filled, queries
 from tests.support.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
 from tests.tools.servers.prometheus import Sample
@@ -48,13 +50,27 @@ def test_every_panel_has_data(shown: Scene, query: PanelQuery) -> None:
     shown.prometheus.wait_for(filled(query.expr, CHOSEN), is_data)
 
 
-@pytest.mark.parametrize("variable", ["metric", "engagement", "assessment"])
-def test_every_metric_can_be_chosen(shown: Scene, variable: str) -> None:
-    (chosen,) = (each for each in committed("ranking")["templating"]["list"] if each["name"] == variable)
-    repeated = [query for query in queries("ranking") if f"${{{variable}}}" in query.expr and "offset" not in query.expr]
-    choices = [{**CHOSEN, variable: option["value"]} for option in chosen["options"]]
-    asked = [filled(query.expr, each) for query in repeated for each in choices]
-    assert len(asked) >= 2 * len(choices) > 0
+def values_of(shown: Scene, variable: Mapping[str, Any]) -> list[str]:
+    """Return the values of a variable with a query, as Grafana does: what its expression finds in them, if it has one."""
+    inner = re.fullmatch(r"label_values\((?:(.+), )?(\w+)\)", variable["query"]["query"])
+    assert inner is not None
+    values = [value for value in shown.prometheus.label_values(inner[2], filled(inner[1] or "", CHOSEN)) if value]
+    found = [re.fullmatch(variable.get("regex", "").strip("/") or "(.*)", value) for value in values]
+    return [value[1] for value in found if value]
+
+
+def test_every_metric_can_be_chosen(shown: Scene) -> None:
+    (variable,) = (each for each in committed("ranking")["templating"]["list"] if each["name"] == "metric")
+    names = {name for name, record in RECORDS.items() if record.is_streamed and record.kind not in ("users", "bucket")}
+    assert {*values_of(shown, variable)} == names
+    repeated = [query for query in queries("ranking") if "${metric}" in query.expr and "offset" not in query.expr]
+    asked = [
+        filled(query.expr, {**CHOSEN, "metric": name, "k": ".*"})
+        for query in repeated
+        for name in names
+        if RECORDS[name].columns or "_total" not in query.expr
+    ]
+    assert len(asked) > 3 * len(names)
     assert not [expr for expr in asked if not is_data(shown.prometheus.query(expr))]
 
 
@@ -71,10 +87,8 @@ def test_every_variable_has_values_with_its_default(shown: Scene, name: str) -> 
     for variable in committed(name)["templating"]["list"]:
         if variable["type"] != "query":
             continue
-        inner = re.fullmatch(r"label_values\((?:(.+), )?(\w+)\)", variable["query"]["query"])
-        assert inner is not None
-        values = shown.prometheus.label_values(inner[2], filled(inner[1] or "", CHOSEN))
-        assert [value for value in values if value], variable["name"]
+        values = values_of(shown, variable)
+        assert values, variable["name"]
         current = variable.get("current", {}).get("value")
         assert current in (None, "$__all", ["$__all"]) or set([current] if isinstance(current, str) else current) <= {*values}
 
@@ -191,10 +205,8 @@ def test_means_over_the_time_range_cover_its_lists(shown: Scene) -> None:
     """Check orders that hold for every list: cg > dcg, and hit_rate > mrr, precision and item_hit_rate."""
     came = 'increase(streammetrics_final_lists_total{job="streammetrics", variant!=""}[1m])'
     shown.prometheus.wait_for(came, lambda found: len(found) == 2 and all(sample.value > 100 for sample in found), deadline_seconds=60)
-    letters = panel("ranking", "Means over the selected time range")
-    means = {
-        metric: answer(shown, query, {**CHOSEN, "__range": "1m"}) for metric, query in zip(METRIC_NAMES, letters.values(), strict=True)
-    }
+    query = panel("ranking", "$metric over the selected time range")["A"]
+    means = {metric: answer(shown, query, {**CHOSEN, "__range": "1m", "metric": metric}) for metric in METRIC_NAMES}
     arms = {("10", "control"), ("10", "treatment")}
     assert means.pop("r_precision").keys() == {("control",), ("treatment",)}  # it has no cut-off
     assert all(found.keys() == arms for found in means.values())
