@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateError
-from streammetrics.reports.text import counted
+from streammetrics.words.numbers import counted
 
 PROBLEMS_MAX: Final = 20
 """Problems of usage that are printed. The rest are counted."""

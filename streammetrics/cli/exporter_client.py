@@ -14,8 +14,8 @@ from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.json_text import JsonError, decode_json
 from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError
-from streammetrics.reports.text import fit
-from streammetrics.reports.time_text import moment_text, span_text
+from streammetrics.words.names import fit
+from streammetrics.words.times import moment_text, span_text
 
 _SHOWN_CHARS = 200
 SILENT_SECONDS: Final = 50.0

@@ -105,7 +105,7 @@ def moment_ms(context: click.Context | None, option: click.Parameter | None, giv
     Traceback (most recent call last):
     click.exceptions.BadParameter: 'noon': a time has a date and a zone, such as 2026-02-01T09:00:00Z; a span ago is such as 40m
     """
-    from streammetrics.reports.time_text import parse_since  # noqa: PLC0415  slow import
+    from streammetrics.words.times import parse_since  # noqa: PLC0415  slow import
 
     if given is None:
         return None

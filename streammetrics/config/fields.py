@@ -13,8 +13,8 @@ from streammetrics.config.addresses import require_host
 from streammetrics.config.password_hash import PasswordHash
 from streammetrics.config.times import Duration
 from streammetrics.errors import ConfigError
-from streammetrics.events.event_time import SPAN_MS_MAX
 from streammetrics.events.grades import parse_grades
+from streammetrics.words.times import SPAN_MS_MAX
 
 MASK = "***"
 SHOWN_CHARS_MAX = 120

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator
 
-from streammetrics.events.event_time import SPAN_UNITS_MS, span_ms
+from streammetrics.words.times import SPAN_UNITS_MS, span_ms
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_MS_MIN = 100_000_000_000

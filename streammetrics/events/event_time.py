@@ -5,13 +5,9 @@ Pure. All times are milliseconds since the epoch. NEVER and FOREVER may be compa
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 DAY_MS: Final = 86_400_000
-SPAN_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
-SPAN_MS_MAX: Final = 366 * DAY_MS
-"""The longest span that is read from text: a leap year. Longer ones are typing errors, and the limit keeps sums of spans small."""
 NEVER: Final = -(1 << 62)
 """Earlier than every event: a watermark's value before its first event."""
 FOREVER: Final = 1 << 62
@@ -19,21 +15,6 @@ FOREVER: Final = 1 << 62
 
 SECONDS_BELOW: Final = 10_000_000_000
 """10 billion is April 1970 in milliseconds and the year 2286 in seconds."""
-
-
-def span_ms(text: str) -> int:
-    """Read a span of time such as `90s`, `5m`, `1h`, `7d`, `1500ms`, or a plain number of milliseconds. Raises ValueError for others.
-
-    >>> span_ms("40m"), span_ms("250")
-    (2400000, 250)
-    """
-    match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h|d)?", text)
-    if match is None:
-        raise ValueError("a duration is a whole number with ms, s, m, h or d, such as 5m")
-    ms = int(match[1]) * SPAN_UNITS_MS[match[2] or "ms"]
-    if not 0 < ms <= SPAN_MS_MAX:
-        raise ValueError("a duration is more than 0 and at most 366d")
-    return ms
 
 
 def seems_seconds(ts: int) -> bool:

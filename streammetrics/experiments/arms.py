@@ -20,7 +20,7 @@ from streammetrics.experiments.scales import scale_of
 from streammetrics.experiments.silent_arms import SilentHours, silent_hours, silent_warning
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import waiting
-from streammetrics.experiments.words import DataWarning, measure_name, named, say
+from streammetrics.words.sentences import DataWarning, measure_name, named, say
 
 
 class Compared(NamedTuple):

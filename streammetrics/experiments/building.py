@@ -25,21 +25,21 @@ from streammetrics.experiments.health import Health, control_setting, health_of
 from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures, measure_text
-from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.running_step import Step, hour_since, step_failure, step_of, unseen_step
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
-from streammetrics.experiments.words import (
+from streammetrics.experiments.worst_first import judged, verdict_of_all
+from streammetrics.words.names import in_order
+from streammetrics.words.sentences import (
     Words,
     advice,
     join,
     named,
     say,
 )
-from streammetrics.experiments.worst_first import judged, verdict_of_all
 
 
 def build_report(

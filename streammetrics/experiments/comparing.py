@@ -21,7 +21,7 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import Mixture, p_value
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge
-from streammetrics.experiments.words import measure_name, named, say
+from streammetrics.words.sentences import measure_name, named, say
 
 
 def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tuple[MeasureReport, ...]:

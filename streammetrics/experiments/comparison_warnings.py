@@ -10,10 +10,13 @@ from streammetrics.experiments.experiment_report import SINCE_START, VariantRepo
 from streammetrics.experiments.hours import HOUR_MS, Hours
 from streammetrics.experiments.list_signs import ListSigns, list_signs
 from streammetrics.experiments.losses import losses_of
+from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.measures import USERS_AT, measure_text
 from streammetrics.experiments.segment_shares import strata_warning, uneven_shares
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import DataWarning, change_words, counted_words, measure_name, named, percent, say, utc
+from streammetrics.words.numbers import counted, percent
+from streammetrics.words.sentences import DataWarning, measure_name, named, say
+from streammetrics.words.times import minute_text
 
 BOTH_ARMS_MIN: Final = 0.01
 """The share of two arms' users with lists in both from which a note says so."""
@@ -89,21 +92,21 @@ def notes_of_times(stored: Stored) -> Iterator[str]:
     if stored.open_lists:
         yield say(
             "{lists} at the end of the input {do} not count: feedback on them may not have come yet",
-            lists=counted_words(stored.open_lists, "list"),
+            lists=counted(stored.open_lists, "list"),
             do="does" if stored.open_lists == 1 else "do",
         )
     if stored.end_ms is not None and (late := _lists_from(stored.hours, stored.end_ms)):
         yield say(
             "{lists} from {end} on had counted before the end was set: {stay} in the numbers",
-            lists=counted_words(late, "list"),
-            end=utc(stored.end_ms),
+            lists=counted(late, "list"),
+            end=minute_text(stored.end_ms),
             stay="it stays" if late == 1 else "they stay",
         )
     if stored.former_last_ms is not None and stored.scope == SINCE_START:
         yield say(
             "an earlier run under this name is not in these numbers: its last list was at {last}, and this run began at {first}",
-            last=utc(stored.former_last_ms),
-            first=utc(stored.from_ms),
+            last=minute_text(stored.former_last_ms),
+            first=minute_text(stored.from_ms),
         )
 
 

@@ -13,10 +13,12 @@ from typing import Any, Final
 from streammetrics.experiments.arms import Arms
 from streammetrics.experiments.experiment_report import SINCE_START, ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_state import ExperimentState
+from streammetrics.experiments.measure_words import lift_words
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import VERDICT_CODES, Verdict
-from streammetrics.experiments.words import confidence, lift_words, say, without_advice
+from streammetrics.words.numbers import confidence
+from streammetrics.words.sentences import say, without_advice
 
 FROZEN_NUMBERS: Final = ("lift", "lift_lower", "lift_upper", "judged_lift_upper")
 """What is frozen of a decided measure besides its verdict."""

@@ -14,7 +14,7 @@ from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.preferences import PreferenceReport
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.experiments.words import DataWarning
+from streammetrics.words.sentences import DataWarning
 
 SINCE_START, THIS_DAY = "start", "day"
 """The scopes of an experiment: since its start, and the latest UTC day with final lists."""

@@ -27,7 +27,8 @@ from streammetrics.experiments.hours import HOUR_MS, Hours
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.silent_arms import VISITS_MIN, lists_per_user
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import Part, Reasoned, join, named, say, utc
+from streammetrics.words.sentences import Part, Reasoned, join, named, say
+from streammetrics.words.times import minute_text
 
 StateWord: TypeAlias = Literal["running", "stopped", "silent", "ended"]
 
@@ -79,10 +80,10 @@ def states_of(measures: Measures, stored: Stored, control: str | None, treatment
         return ALL_RUNNING
     is_long = stored.newest_ms - last_ms > silent_ms(stored.run_hours)
     if stored.end_ms is not None and stored.newest_ms >= stored.end_ms:
-        whole = ExperimentState("ended", stored.end_ms, say("the experiment ended at {end}", end=utc(stored.end_ms)))
+        whole = ExperimentState("ended", stored.end_ms, say("the experiment ended at {end}", end=minute_text(stored.end_ms)))
         return States(whole, {}, stopped, is_long)
     if is_long:
-        silence = say("the experiment has had no list since {last}", last=utc(last_ms))
+        silence = say("the experiment has had no list since {last}", last=minute_text(last_ms))
         return States(ExperimentState("silent", last_ms, silence), {}, stopped, True)
     arms = {} if control is None else {control: _state_of_arm(control, stopped)}
     arms |= {treatment: _state_of_arm(control if control in stopped else treatment, stopped) for treatment in treatments}
@@ -90,7 +91,9 @@ def states_of(measures: Measures, stored: Stored, control: str | None, treatment
     if goes_on or not stopped:
         return States(RUNNING, arms, stopped, False)
     last = max(stopped.values())
-    said = say("{arms} {have} had no list since {last}", arms=_names(stopped), have="has" if len(stopped) == 1 else "have", last=utc(last))
+    said = say(
+        "{arms} {have} had no list since {last}", arms=_names(stopped), have="has" if len(stopped) == 1 else "have", last=minute_text(last)
+    )
     return States(ExperimentState("stopped", last, said), arms, stopped, False)
 
 
@@ -101,7 +104,9 @@ def _names(arms: Collection[str]) -> str:
 def _state_of_arm(arm: str | None, stopped: Mapping[str, int]) -> ExperimentState:
     if arm is None or arm not in stopped:
         return RUNNING
-    return ExperimentState("stopped", stopped[arm], say("{arm} has had no list since {last}", arm=named(arm), last=utc(stopped[arm])))
+    return ExperimentState(
+        "stopped", stopped[arm], say("{arm} has had no list since {last}", arm=named(arm), last=minute_text(stopped[arm]))
+    )
 
 
 def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> dict[str, int]:

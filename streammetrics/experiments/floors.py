@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from streammetrics.experiments.measures import Measure, Measures
-from streammetrics.experiments.words import named, say
+from streammetrics.words.sentences import named, say
 
 EFFECTIVE_USERS_MIN: Final = 20.0
 """With four bots among 600 users, 29 % of experiments without an effect had a false verdict without this floor, and none with it."""

@@ -20,7 +20,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level, log_evidence_within
-from streammetrics.experiments.words import Part, Reasoned, advice, confidence, join, measure_name, named, percent, say
+from streammetrics.words.numbers import confidence, percent
+from streammetrics.words.sentences import Part, Reasoned, advice, join, measure_name, named, say
 
 GateWord: TypeAlias = Literal["pass", "wait", "fail"]
 

@@ -9,11 +9,13 @@ from typing import Final
 
 from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.measures import LISTS_AT
-from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy, probable_control
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.stored import Joined, Stored
-from streammetrics.experiments.words import Part, advice, chance, join, named, parts_of, percent, say, utc
+from streammetrics.words.names import in_order
+from streammetrics.words.numbers import chance, percent
+from streammetrics.words.sentences import Part, advice, join, named, parts_of, say
+from streammetrics.words.times import minute_text
 
 STRAYS_MAX: Final = 0.01
 """The share of users, or lists, of variants without a configured share from which the experiment is invalid."""
@@ -68,7 +70,9 @@ def health_of(policy: Policy, stored: Stored, stopped: Mapping[str, int] | None 
         counts = counts_until_stop(policy, stored, *first)
     p, troubles, notes = check_split(policy, stored.experiment, counts, policy.shares)
     if first is not None:
-        notes.append(say("the split is checked up to {last}, when {arm} had its last list", last=utc(first[0]), arm=named(first[1])))
+        notes.append(
+            say("the split is checked up to {last}, when {arm} had its last list", last=minute_text(first[0]), arm=named(first[1]))
+        )
     return Health(
         p,
         stored.joined.unmatched_share,

@@ -26,7 +26,8 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.floors import effective_users
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
-from streammetrics.experiments.words import DataWarning, Words, measure_name, named, percent, say
+from streammetrics.words.numbers import percent
+from streammetrics.words.sentences import DataWarning, Words, measure_name, named, say
 
 ITEMS_MIN: Final = 0.02
 """The smallest difference of items per list that is reported."""

@@ -35,7 +35,7 @@ from streammetrics.experiments.list_signs import NO_REACTIONS
 from streammetrics.experiments.measures import USERS_AT
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import Words, advice, join, named, say
+from streammetrics.words.sentences import Words, advice, join, named, say
 
 LEVEL: Final = math.log(100)
 """ln E at which a loss is certain: an error of 1 % for each of the three counts, at all looks together."""

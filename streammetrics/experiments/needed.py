@@ -14,7 +14,8 @@ from streammetrics.experiments.experiment_report import ExperimentReport, Measur
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.planning import ComparisonScore, Planned, PlannedWord, VerdictRules, more_users
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.words import Part, Words, named, percent, say
+from streammetrics.words.numbers import percent
+from streammetrics.words.sentences import Part, Words, named, say
 
 _WORDS: Final[tuple[PlannedWord, ...]] = ("regressed", "improved", "safe")
 

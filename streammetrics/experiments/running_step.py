@@ -26,13 +26,16 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.cell_estimates import Combined
 from streammetrics.experiments.hours import HOUR_MS, Hours
+from streammetrics.experiments.measure_words import lift_words
 from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.silent_arms import lists_per_user
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import MeasureComparison, certainty_level, evidence, log_evidence_within
-from streammetrics.experiments.words import Words, confidence, counted_words, join, lift_words, named, percent, say, utc
+from streammetrics.words.numbers import confidence, counted, percent
+from streammetrics.words.sentences import Words, join, named, say
+from streammetrics.words.times import minute_text
 
 STEP_PART: Final = 0.2
 """The part of the error that the step alone has for a failure, beside that of the whole run."""
@@ -138,7 +141,7 @@ def step_failure(policy: Policy, measures: Sequence[StepMeasure], names: tuple[s
         if comparison is not None and evidence(policy, comparison).drop >= level:
             return say(
                 "since {since}, when the running step began: {words}; {sure}",
-                since=utc(since_ms),
+                since=minute_text(since_ms),
                 words=lift_words(measure.measure, comparison.lift, names[1]),
                 sure=confidence(policy.alpha),
             )
@@ -147,12 +150,12 @@ def step_failure(policy: Policy, measures: Sequence[StepMeasure], names: tuple[s
 
 def unseen_step(policy: Policy, measures: Sequence[StepMeasure], names: tuple[str, str], since_ms: int, treatments: int) -> Words | None:
     """Return why the running step does not support a pass yet; None if it does. names: of the treatment and the control."""
-    where = say("since {since}, when the running step began,", since=utc(since_ms))
+    where = say("since {since}, when the running step began,", since=minute_text(since_ms))
     for measure in measures:
         if measure.combined is None or measure.scale is None:
             return say("{where} no lists of {one} and {other} can be compared yet", where=where, one=named(names[0]), other=named(names[1]))
         short = [
-            say("{users} of {name}", users=counted_words(math.ceil(policy.min_users - count), "more user"), name=named(name))
+            say("{users} of {name}", users=counted(math.ceil(policy.min_users - count), "more user"), name=named(name))
             for name, count in zip(names, measure.combined.effective_users, strict=True)
             if count < policy.min_users
         ]

@@ -18,10 +18,11 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import OTHER_VALUES
 from streammetrics.experiments.measures import USERS_AT
-from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import DataWarning, Words, advice, counted_words, named, percent, say
+from streammetrics.words.names import name_order
+from streammetrics.words.numbers import counted, percent
+from streammetrics.words.sentences import DataWarning, Words, advice, named, say
 
 Z_MIN: Final = 4.5
 """Standard errors. At most 0.5 % of experiments with 24 values have a false alarm at any of 200 looks."""
@@ -149,7 +150,7 @@ def strata_warning(policy: Policy, stored: Stored) -> DataWarning | None:
         return None
     said = say(
         "{users} of {all:,} came while strata was set otherwise, and are compared as it was then",
-        users=counted_words(users[False], "user"),
+        users=counted(users[False], "user"),
         all=sum(users.values()),
     )
     return DataWarning("strata", said, "give the experiment another name, or replay the log")

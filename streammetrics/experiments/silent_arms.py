@@ -19,7 +19,9 @@ from streammetrics.experiments.hours import HOUR_MS, Hours
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import DataWarning, counted_words, join, named, say, utc
+from streammetrics.words.numbers import counted
+from streammetrics.words.sentences import DataWarning, join, named, say
+from streammetrics.words.times import minute_text
 
 VISITS_MIN: Final = 20.0
 """Expected visits (lists, divided as above) after which an arm without any is silent: e**-20."""
@@ -93,7 +95,7 @@ def silent_warning(policy: Policy, experiment: str, silent: Sequence[SilentHours
         " the lists of the same hours to agree, whenever their users came",
         times=times,
         more=more,
-        lists=counted_words(sum(span.others_lists for span in silent), "list"),
+        lists=counted(sum(span.others_lists for span in silent), "list"),
         treatment=named(treatment),
         control=named(control),
     )
@@ -101,5 +103,5 @@ def silent_warning(policy: Policy, experiment: str, silent: Sequence[SilentHours
 
 
 def _time_words(silent: SilentHours) -> str:
-    first, end = (utc(hour * HOUR_MS) for hour in silent.span)
+    first, end = (minute_text(hour * HOUR_MS) for hour in silent.span)
     return say("{arm} had no list from {first} to {end}", arm=named(silent.arm), first=first, end=end)

@@ -35,25 +35,14 @@ from streammetrics.experiments.estimates import Estimate, Interval, log_evidence
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import Preference
+from streammetrics.experiments.measure_words import change_words, interval_words, lift_words, means_words
 from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.words import (
-    Part,
-    Reasoned,
-    Words,
-    change_words,
-    confidence,
-    interval_words,
-    join,
-    lift_words,
-    means_words,
-    named,
-    percent,
-    say,
-)
 from streammetrics.metrics.records import RECORDS
+from streammetrics.words.numbers import confidence, percent
+from streammetrics.words.sentences import Part, Reasoned, Words, join, named, say
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
 

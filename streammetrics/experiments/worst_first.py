@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY, ExperimentReport, MeasureReport, VariantReport
-from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.verdict import WORST_FIRST, Verdict, Word, severity
-from streammetrics.experiments.words import Words, join, named, say
+from streammetrics.words.names import name_order
+from streammetrics.words.sentences import Words, join, named, say
 
 _ARE: Final[dict[Word, tuple[str, str]]] = {
     "invalid": ("is invalid", "are invalid"),

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_verdict import FirstVerdictWait
-from streammetrics.reports.text import isolated
-from streammetrics.reports.time_text import span_text
 from streammetrics.windows.panes import GroupValues, Window
+from streammetrics.words.names import isolated
+from streammetrics.words.numbers import percent
+from streammetrics.words.times import span_text
 
 LISTS_MIN: Final = 100
 """Live lists that each variant needs for a lift. With fewer, it says nothing."""
@@ -78,7 +79,7 @@ still gather feedback, so this may change.
     def _compared(self, lift: LiveLift) -> str:
         word = "lower" if lift.lift < 0 else "higher"
         lists = f"({lift.lists:,} and {self.control_lists:,} lists of the last {span_text(self.window_ms)})"
-        return f"{isolated(lift.variant)} has {100 * abs(lift.lift):.1f} % {word} {self.measure} than {isolated(str(self.control))} {lists}"
+        return f"{isolated(lift.variant)} has {percent(abs(lift.lift))} {word} {self.measure} than {isolated(str(self.control))} {lists}"
 
     def shown(self) -> Awaited:
         """Return what a report shows."""

@@ -18,7 +18,6 @@ from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound, pane_start
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict, awaited_verdicts
 from streammetrics.reports.experiment_view import ExperimentView
@@ -38,6 +37,7 @@ from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserWindow, UniqueUserWindows
 from streammetrics.windows.user_counts import UserCountLayout
+from streammetrics.words.names import group_order
 
 EARLIER_MAX: Final = 240
 """Most earlier windows of one length and view. With panes of a minute this is four hours."""

@@ -12,10 +12,11 @@ from typing import Final
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.events.unknown_names import ACTION, TYPE
-from streammetrics.experiments.words import DataWarning
-from streammetrics.reports.text import counted, isolated
-from streammetrics.reports.time_text import second_text, span_text
 from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.words.names import isolated
+from streammetrics.words.numbers import counted, share_of
+from streammetrics.words.sentences import DataWarning
+from streammetrics.words.times import second_text, span_text
 
 REFUSED_SHARE_MAX: Final = 0.05
 """A topic with a greater share of refused events has a sentence. Late events have their own (`late_events`)."""
@@ -40,15 +41,6 @@ _ADVICE: Final = {
     "out_of_list": "out of list means that the list does not show the item: compare the item ids in lists and feedback",
     "too_old": "too old means more than join.attribution_ms after the list",
 }
-
-
-def share_text(part: int, whole: int) -> str:
-    """Return a share in percent.
-
-    >>> share_text(1, 8)
-    '12.5 %'
-    """
-    return f"{100 * part / max(part, whole):.1f} %"
 
 
 def seconds_warnings(times: Iterable[tuple[str, int | None]]) -> Iterator[DataWarning]:
@@ -77,7 +69,7 @@ def refused_warnings(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> It
         total = sum(by_reason.values())
         if total > REFUSED_SHARE_MAX * events:
             why = ", ".join(f"{reason} {count:,}" for reason, count in by_reason.items())
-            text = f"{share_text(total, events)} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}"
+            text = f"{share_of(total, events)} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}"
             yield DataWarning(f"refused {topic}", text, "`decode` and the dead letters say why")
 
 
@@ -90,12 +82,12 @@ def record_time_warnings(
     how long before their records events are dated.
 
     >>> print(*record_time_warnings("shop", 10, 4, 1_732_183_200))
-    40.0 % of the events of shop are dated too long after their records, 4 of 10, so they are refused as future. Records have timestamps \
+    40 % of the events of shop are dated too long after their records, 4 of 10, so they are refused as future. Records have timestamps \
 up to 1970-01-21 01:09:43 UTC: let the producer write them in milliseconds, or set join.future_ms = "off".
     """
     of_topic = isolated(topic)
     if future > REFUSED_SHARE_MAX * events:
-        text = f"{share_text(future, events)} of the events of {of_topic} are dated too long after their records, {future:,} of {events:,}"
+        text = f"{share_of(future, events)} of the events of {of_topic} are dated too long after their records, {future:,} of {events:,}"
         fix = "let the sender use one clock for events and records, or raise join.future_ms"
         if record_ms is None or seems_seconds(record_ms):
             stamps = "no timestamps above 0" if record_ms is None else f"timestamps up to {second_text(record_ms)}"
@@ -130,7 +122,7 @@ others in the reader.
         worst = max(unmatched, key=lambda reason: unmatched[reason])
         missing = sum(unmatched.values())
         why = ", ".join(f"{reason} {count:,}" for reason, count in unmatched.items() if count)
-        text = f"{share_text(missing, joined)} of the feedback counts for no list, {missing:,} of {joined:,}: {why}{example}"
+        text = f"{share_of(missing, joined)} of the feedback counts for no list, {missing:,} of {joined:,}: {why}{example}"
         yield DataWarning("unmatched", text, _ADVICE[worst])
 
 
@@ -147,7 +139,7 @@ if it says nothing about the item.
         if entry.kind == ACTION:
             why, fix = "has no grade", "name it in join.grades, with grade 0 if it says nothing about the item"
         meant = f" (did you mean {entry.meant}?)" if entry.meant else ""
-        share = f"{share_text(entry.events, events)} of {of_what}, {entry.events:,} of {max(entry.events, events):,}"
+        share = f"{share_of(entry.events, events)} of {of_what}, {entry.events:,} of {max(entry.events, events):,}"
         name = isolated(str(entry.name)) or '""'
         yield DataWarning(f"{entry.kind} {entry.name}", f"{share}, has the {entry.kind} {name}, which {why}{meant}", fix)
 
@@ -223,14 +215,14 @@ def duplicate_warnings(topics: Mapping[str, Mapping[str, int]], *, ended: bool) 
     """Yield one for each topic of which most events are duplicates. `topics` are counts by topic.
 
     >>> print(*duplicate_warnings({"shop": {"events": 1_000, "duplicate": 970}}, ended=True))
-    97.0 % of the events of shop are duplicates, 970 of 1,000. They have the id and the items of an earlier list of their session, or \
+    97 % of the events of shop are duplicates, 970 of 1,000. They have the id and the items of an earlier list of their session, or \
 are the same exposure again, so they count for nothing. If users saw each of these lists, yield an impression_id of its own for each.
     """
     for topic, counts in topics.items():
         events, duplicates = counts.get("events", 0), counts.get("duplicate", 0)
         if duplicates > DUPLICATE_SHARE_MAX * events and (ended or events >= FEEDBACK_MIN):
             text = (
-                f"{share_text(duplicates, events)} of the events of {isolated(topic)} are duplicates, {duplicates:,} of {events:,}. They"
+                f"{share_of(duplicates, events)} of the events of {isolated(topic)} are duplicates, {duplicates:,} of {events:,}. They"
                 " have the id and the items of an earlier list of their session, or are the same exposure again, so they count for nothing"
             )
             yield DataWarning(f"duplicates {topic}", text, "if users saw each of these lists, yield an impression_id of its own for each")

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.data_warnings import CONFLICT_SHARE_MAX, NAMES_MAX
-from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.words.names import isolated
+from streammetrics.words.numbers import counted
+from streammetrics.words.sentences import DataWarning
 
 FOLDED_SHARE_MAX: Final = 0.01
 """The share of lists in the value `_other` of a segment, of all events, that has a sentence."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
+from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.contributions import (
     Contribution,
     ListSpread,
@@ -25,12 +25,10 @@ from streammetrics.experiments.contributions import (
     rank_contributions,
 )
 from streammetrics.experiments.estimates import Estimate, fieller_interval
-from streammetrics.experiments.experiment_report import VariantReport
+from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
 from streammetrics.experiments.measures import measure_text
-from streammetrics.experiments.name_order import in_order, name_order
 from streammetrics.experiments.named_values import LISTS_MIN, Arm, NamedValue, ValueLists, named_values
 from streammetrics.experiments.onset import change_point
-from streammetrics.experiments.words import parts_of
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation_values import Explanation, Onset, RankContribution, SegmentContributions, SegmentValue
 from streammetrics.reports.explanation_words import summary_of, unknown_text
@@ -38,6 +36,8 @@ from streammetrics.reports.measure_places import MeasurePlaces, rank_places
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group
+from streammetrics.words.names import in_order, name_order
+from streammetrics.words.sentences import parts_of
 
 VARIANTS_MAX: Final = 6
 """Most variants of an experiment that are explained."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streammetrics.experiments.words import Part
+from streammetrics.words.sentences import Part
 
 
 @dataclass(frozen=True, slots=True)

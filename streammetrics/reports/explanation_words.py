@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from streammetrics.experiments.measures import measure_text
-from streammetrics.experiments.words import Words, join, measure_name, named, percent, say
 from streammetrics.reports.explanation_values import Explanation, RankContribution, SegmentContributions, SegmentValue
-from streammetrics.reports.time_text import minute_text
+from streammetrics.words.numbers import percent
+from streammetrics.words.sentences import Words, join, measure_name, named, say
+from streammetrics.words.times import minute_text
 
 MOST: Final = 2 / 3
 """The share of a difference that the named ranks have at least."""

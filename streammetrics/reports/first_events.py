@@ -8,7 +8,8 @@ from typing import Final
 
 from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.report import Report, counts_by_reason, refused_counts
-from streammetrics.reports.text import counted, fit
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
 
 NAMES_MAX: Final = 5
 EXAMPLES: Final = (

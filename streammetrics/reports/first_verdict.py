@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from streammetrics.reports.time_text import minute_text, span_text
+from streammetrics.words.times import minute_text, span_text
 
 
 class FirstVerdictWait(NamedTuple):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import counted
-from streammetrics.reports.time_text import span_text
+from streammetrics.words.numbers import counted
+from streammetrics.words.times import span_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

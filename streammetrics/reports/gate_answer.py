@@ -10,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streammetrics.errors import StreammetricsError
-from streammetrics.experiments import SINCE_START, ExperimentReport
-from streammetrics.experiments.experiment_report import VariantReport
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
 from streammetrics.experiments.experiment_state import StateWord
 from streammetrics.experiments.gate import GateDecision, GateWord
-from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.reports.text import fit
 from streammetrics.reports.verdict_lines import VerdictLine, ends_ms, further_warnings, lines_of, warnings_of
+from streammetrics.words.names import fit, in_order
 
 
 class UnknownExperimentError(StreammetricsError):

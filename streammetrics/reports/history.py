@@ -14,10 +14,11 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, MeasureReport, Measures, Policy, Stored, build_report
-from streammetrics.experiments.name_order import name_order
+from streammetrics.experiments import ExperimentReport, MeasureReport, Measures, Policy, Stored, build_report
+from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.experiments.verdict import Word
 from streammetrics.reports.headline_metrics import MEASURES_MAX, choose_headline, headline_measures
+from streammetrics.words.names import name_order
 
 T = TypeVar("T")
 

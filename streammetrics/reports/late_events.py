@@ -11,10 +11,11 @@ import msgspec
 from streammetrics.engine.lateness import Lateness, median_ms
 from streammetrics.engine.task_state import ControlRecord
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, seems_seconds
-from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.data_warnings import MILLISECONDS
-from streammetrics.reports.text import counted, isolated
-from streammetrics.reports.time_text import second_text, span_text
+from streammetrics.words.names import isolated
+from streammetrics.words.numbers import counted, percent
+from streammetrics.words.sentences import DataWarning
+from streammetrics.words.times import second_text, span_text
 
 LATE_SHARE_MAX = 0.05
 """An input with a greater share of late events is reported first."""
@@ -66,7 +67,7 @@ class LateInput:
         """Describe the late events, their cause and what to do. If their times are in another unit, no clock is to blame."""
         setter, key = self.watermark_set_by, f"late {self.topic} {self.partition}"
         where = f"{isolated(self.topic)} (partition {self.partition})"
-        refused = f"{100 * self.share:.0f} % of the events of {where} are late and refused, {self.late:,} of {self.events:,}"
+        refused = f"{percent(self.share)} of the events of {where} are late and refused, {self.late:,} of {self.events:,}"
         if self.is_in_seconds and self.dated_ms is not None:
             text = f"{refused}. They are dated {second_text(self.dated_ms)} or so: their times are in seconds, and others in milliseconds"
             return DataWarning(key, text, f"compare the times of lists and of feedback, and {MILLISECONDS}")

@@ -14,24 +14,14 @@ from streammetrics.enrolment.feedback_days import decode_feedback_day
 from streammetrics.enrolment.rules import Span
 from streammetrics.enrolment.scopes import WHOLE, Scope
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
-from streammetrics.experiments import (
-    SINCE_START,
-    THIS_DAY,
-    ExperimentReport,
-    Joined,
-    Stored,
-    build_report,
-    choose_scales,
-    new_decisions,
-)
+from streammetrics.experiments import ExperimentReport, Joined, Stored, build_report, choose_scales, new_decisions
+from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.experiments.experiment_state import States, states_of
 from streammetrics.experiments.hours import Hours, MergedRows
 from streammetrics.experiments.list_signs import Reactions
 from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.same_people import same_people
-from streammetrics.experiments.words import DataWarning, join, named, say
 from streammetrics.reports.earlier_lifts import earlier_snapshots
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.experiment_warnings import user_warnings
@@ -41,6 +31,8 @@ from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, s
 from streammetrics.reports.report import SinceReports
 from streammetrics.reports.scopes import ScopeReader, TaskScopes, sum_scopes
 from streammetrics.windows.panes import WindowRules
+from streammetrics.words.names import name_order
+from streammetrics.words.sentences import DataWarning, join, named, say
 
 
 class JudgedInput(NamedTuple):

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.experiments.needed import with_needed
 from streammetrics.reports.history import History, HistorySeries
 

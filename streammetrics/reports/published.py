@@ -11,8 +11,6 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.name_order import group_order
-from streammetrics.experiments.words import Words
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.records import RECORDS
@@ -30,6 +28,8 @@ from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.version import __version__
 from streammetrics.windows.panes import Window, WindowView
 from streammetrics.windows.unique_users import UniqueUserWindow
+from streammetrics.words.names import group_order
+from streammetrics.words.sentences import Words
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Counts: TypeAlias = Mapping[str, Count]
@@ -286,3 +286,12 @@ def _without_parts(value: Any) -> str:
 
 
 _encode = msgspec.json.Encoder(enc_hook=_without_parts).encode
+
+
+def json_lines(value: object) -> bytes:
+    """Return a value as indented JSON, with a line end.
+
+    >>> json_lines({"lists": 2}).decode().split()
+    ['{', '"lists":', '2', '}']
+    """
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

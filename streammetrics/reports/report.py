@@ -14,7 +14,6 @@ from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.events.unknown_names import NULL_VARIANT
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict
 from streammetrics.reports.data_warnings import (
     by_topic,
@@ -42,12 +41,13 @@ from streammetrics.reports.history import EarlierSnapshots
 from streammetrics.reports.late_events import LateInput, SortedInput, late_warnings, sorted_warnings
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.standstills import StandstillNote
-from streammetrics.reports.text import isolated
-from streammetrics.reports.time_text import span_text
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
+from streammetrics.words.names import isolated
+from streammetrics.words.sentences import DataWarning
+from streammetrics.words.times import span_text
 
 UNMATCHED_SHARE_MAX: Final = 0.25
 """The share of feedback without a list that has a sentence, if `experiments.unmatched_share_max` is not in the settings."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation import explanations

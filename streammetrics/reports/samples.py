@@ -14,19 +14,13 @@ from typing import Any, Final, NamedTuple
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT
-from streammetrics.experiments.words import DataWarning
-from streammetrics.reports.data_warnings import (
-    MILLISECONDS,
-    feedback_warnings,
-    list_id_warnings,
-    record_time_warnings,
-    seconds_warnings,
-    share_text,
-)
+from streammetrics.reports.data_warnings import MILLISECONDS, feedback_warnings, list_id_warnings, record_time_warnings, seconds_warnings
 from streammetrics.reports.experiment_warnings import experiment_warnings, null_warnings, one_list_warnings, spelling_warnings
-from streammetrics.reports.text import isolated
-from streammetrics.reports.time_text import second_text
 from streammetrics.reports.unknown_names import merge_names
+from streammetrics.words.names import isolated
+from streammetrics.words.numbers import share_of
+from streammetrics.words.sentences import DataWarning
+from streammetrics.words.times import second_text
 
 LISTS_MIN: Final = 10
 """Lists of a sample that say something about all lists."""
@@ -190,7 +184,7 @@ def _ids(topics: Mapping[str, Sequence[SampledEvent]]) -> Iterator[DataWarning]:
         ]
         if len(repeats) > REPEATED_SHARE_MAX * len(lists):
             impression, item = repeats[0]
-            share = f"{share_text(len(repeats), len(lists))} of the lists of {isolated(topic)}, {len(repeats):,} of {len(lists):,},"
+            share = f"{share_of(len(repeats), len(lists))} of the lists of {isolated(topic)}, {len(repeats):,} of {len(lists):,},"
             text = f"{share} show an item twice, such as {isolated(item)} in list {isolated(impression.impression_id)}"
             yield DataWarning(f"repeats {topic}", text, "yield the ids of the items themselves, not of their brand, shop or query")
         contents = {(impression.impression_id, impression.user_id, impression.items) for impression in lists}

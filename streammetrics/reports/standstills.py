@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from streammetrics.experiments.words import DataWarning
-from streammetrics.reports.text import fit, isolated
-from streammetrics.reports.time_text import second_text
+from streammetrics.words.names import fit, isolated
+from streammetrics.words.sentences import DataWarning
+from streammetrics.words.times import second_text
 
 
 class StandstillNote(NamedTuple):

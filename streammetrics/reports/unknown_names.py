@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streammetrics.events.unknown_names import nearest
-from streammetrics.reports.text import isolated
+from streammetrics.words.names import isolated
 
 SHOWN_MAX: Final = 20
 """Names of each kind in a report, most frequent first. The rest are counted together."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from streammetrics.experiments.words import DataWarning
+from streammetrics.words.numbers import percent
+from streammetrics.words.sentences import DataWarning
 
 SHARE_MAX: Final = 0.01
 """A larger share of users on several partitions is a problem. A few shared ids, such as "anonymous", are not."""
@@ -48,7 +49,7 @@ class UserPartitions:
         if self.share <= SHARE_MAX:
             return ""
         sample = f"{self.on_several} of {self.users_sampled} sampled users"
-        return f"{100 * self.share:.1f} % of users have events on several partitions ({sample}), so their feedback may miss its list"
+        return f"{percent(self.share)} of users have events on several partitions ({sample}), so their feedback may miss its list"
 
     def warnings(self) -> list[DataWarning]:
         """Return the problem and its fix, if there is one."""

@@ -86,8 +86,8 @@ class TestActions:
     def test_actions_without_a_grade_are_named_with_the_nearest_known_one(self) -> None:
         texts = [text for _, text in problems(found_in([clicked("clik"), clicked("clik"), clicked("share"), clicked()]))]
         assert texts == [
-            "50.0 % of the feedback, 2 of 4, has the action clik, which has no grade (did you mean click?)",
-            "25.0 % of the feedback, 1 of 4, has the action share, which has no grade",
+            "50 % of the feedback, 2 of 4, has the action clik, which has no grade (did you mean click?)",
+            "25 % of the feedback, 1 of 4, has the action share, which has no grade",
         ]
 
 
@@ -95,7 +95,7 @@ class TestTimes:
     def test_events_in_the_future_are_reported_by_their_record_or_else_by_the_clock(self) -> None:
         year_ms = 365 * 86_400_000
         [(_, by_record)] = problems(found_in([shown(), shown(ts=NOW_MS + year_ms)]))
-        assert by_record.startswith("50.0 % of the events of shown are dated too long after their records, 1 of 2")
+        assert by_record.startswith("50 % of the events of shown are dated too long after their records, 1 of 2")
         by_clock = problems(found_in([shown(), shown(ts=NOW_MS + year_ms)], record_ts=-1))
         assert by_clock == [("warn", "topic shown: 1 of 2 events dated in the future, by up to 365 days")]
 
@@ -104,9 +104,7 @@ class TestTimes:
         assert problems(found_in([shown()], settings, record_ts=NOW_MS - 60_000)) == []
         [(level, text)] = problems(found_in([shown()], settings, record_ts=NOW_MS - 7_200_000))
         assert level == "warn"
-        assert text.startswith(
-            "100.0 % of the events of shown are dated too long after their records, 1 of 1, so they are refused as future"
-        )
+        assert text.startswith("100 % of the events of shown are dated too long after their records, 1 of 1, so they are refused as future")
 
     def test_events_that_would_be_late_are_reported(self) -> None:
         allowed_ms = SETTINGS.join.lateness_ms + SETTINGS.join.out_of_orderness_ms

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.config.times import parse_duration
-from streammetrics.events.event_time import SPAN_MS_MAX
+from streammetrics.words.times import SPAN_MS_MAX
 from tests.support.settings import problem_of
 from tests.support.tables import for_each
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "streammetrics"
-ENTRIES_MAX = 22
+ENTRIES_MAX = 24
 LAYERS_MAX = 13
 PRONOUNS = {"each", "found", "known", "own", "shown"}
 PRONOUN_SHARE_MAX = 0.01

@@ -26,7 +26,14 @@ ALLOWED = {
     "zlib",
     "numpy",
 }
-ROOMS = ("streammetrics.errors", "streammetrics.experiments", "streammetrics.metrics.names", "streammetrics.metrics.records")
+ROOMS = (
+    "streammetrics.errors",
+    "streammetrics.experiments",
+    "streammetrics.metrics.names",
+    "streammetrics.metrics.records",
+    "streammetrics.statistics",
+    "streammetrics.words",
+)
 FILES = sorted(Path(experiments.__file__).parent.glob("*.py"))
 
 

@@ -18,6 +18,7 @@ from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health, health_of
 from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import Preference
+from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
@@ -34,7 +35,7 @@ from streammetrics.experiments.verdict import (
     judge_preference,
     waiting,
 )
-from streammetrics.experiments.words import change_words, percent
+from streammetrics.words.numbers import percent
 from tests.support.tables import for_each
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)

@@ -8,9 +8,9 @@ import pytest
 
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.report import InputPosition, Report, Total
-from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.windows.panes import Group, GroupValues, Window
+from streammetrics.words.numbers import counted
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
 
@@ -64,7 +64,7 @@ def test_a_topic_with_many_refused_events_is_named_with_the_reasons() -> None:
     }
     assert texts(counts) == [
         "5.5 % of the events of shop are refused, 11 of 200: bad_ts 6, oversized 5. `decode` and the dead letters say why.",
-        "100.0 % of the events of carts are refused, 9 of 9: bad_id 9. `decode` and the dead letters say why.",
+        "100 % of the events of carts are refused, 9 of 9: bad_id 9. `decode` and the dead letters say why.",
     ]
 
 
@@ -207,9 +207,7 @@ def test_events_that_are_dated_long_before_their_records_are_named(record_ms: in
 def test_events_refused_as_future_are_named_with_the_times_of_records() -> None:
     inputs = (InputPosition("shop", 0, 200, NOON_MS, NOON_MS, NOON_MS // 1_000),)
     (found,) = texts({**SHOWN, ("future", "shop"): 20}, inputs=inputs)
-    assert found.startswith(
-        "10.0 % of the events of shop are dated too long after their records, 20 of 200, so they are refused as future."
-    )
+    assert found.startswith("10 % of the events of shop are dated too long after their records, 20 of 200, so they are refused as future.")
     assert "Records have timestamps up to 1970-01-21 12:19:26 UTC" in found
 
 

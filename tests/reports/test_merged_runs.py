@@ -14,7 +14,8 @@ from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
+from streammetrics.experiments import ExperimentReport, Joined, Policy
+from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, scales_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.experiments import THIS_DAY
+from streammetrics.experiments.experiment_report import THIS_DAY
 from streammetrics.reports.history import Downsampled, History, HistorySeries, HistorySnapshot
 from streammetrics.reports.outlook import HOUR_MS, users_per_hour, with_outlook
 from tests.experiments.samples import experiment

@@ -60,7 +60,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
     of_users = {"experiment": "ranker", "variant": "new", "users": 20, "users_with_hit": {"user_hit_rate@5": 10}}
     assert plain(published(report, TallyLayout(Scorer(["mrr@5"])), History())) == {
         "warnings": [
-            f"50.0 % of users have events on several partitions (11 of 22 sampled users), so their feedback may miss its list. S{FIX[1:]}.",
+            f"50 % of users have events on several partitions (11 of 22 sampled users), so their feedback may miss its list. S{FIX[1:]}.",
             "None of 14 events is a list. Let the inputs hold the lists that users saw, too.",
         ],
         "awaited": [],

@@ -70,7 +70,7 @@ def test_lists_and_feedback_in_different_units_name_those_in_seconds() -> None:
     [
         (NOON_MS, NOON_MS + 3_600_000, []),
         (NOON_MS, NOON_MS + 5 * 3_600_000, [BEHIND]),
-        (NOON_MS, NOON_MS - 2 * 3_600_000, ["100.0 % of the events of shop are dated too long after their records, 1 of 1"]),
+        (NOON_MS, NOON_MS - 2 * 3_600_000, ["100 % of the events of shop are dated too long after their records, 1 of 1"]),
         (NOON_MS, -1, []),
     ],
 )  # fmt: skip
@@ -89,7 +89,7 @@ def test_record_timestamps_in_seconds_or_of_zero_are_named(record_ms: int, stamp
 
 def test_an_action_without_a_grade_has_its_share_and_the_action_that_is_meant() -> None:
     (found,) = texts([*many(20), clicked(0), clicked(1, user_id="u0"), clicked(2, action="Click", user_id="u1"), clicked(3, user_id="u1")])
-    assert found.startswith("25.0 % of the feedback, 1 of 4, has the action Click, which has no grade (did you mean click?). Name it in")
+    assert found.startswith("25 % of the feedback, 1 of 4, has the action Click, which has no grade (did you mean click?). Name it in")
     (only,) = texts([clicked(0, action="tap")])
     assert only.startswith("No feedback has a grade: the action of all 1 is unknown, such as tap")
 
@@ -105,7 +105,7 @@ def test_an_action_without_a_grade_has_its_share_and_the_action_that_is_meant() 
 )  # fmt: skip
 def test_feedback_that_meets_nothing_has_an_example_of_its_main_reason(feedback: Feedback, told: str) -> None:
     (found,) = texts([shown(0), feedback], is_whole=True)
-    assert found.startswith(f"100.0 % of the feedback counts for no list, 1 of 1: {told}")
+    assert found.startswith(f"100 % of the feedback counts for no list, 1 of 1: {told}")
 
 
 def test_a_part_of_the_input_misses_no_lists_that_may_be_before_it() -> None:
@@ -113,14 +113,12 @@ def test_a_part_of_the_input_misses_no_lists_that_may_be_before_it() -> None:
     assert texts([*many(20), *early]) == []
     late = [clicked(number, impression_id=f"never{number}", user_id="v", ts=NOON_MS + 10 * MINUTE_MS + number) for number in range(10)]
     (found,) = texts([*many(20), *late])
-    assert found.startswith("100.0 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list never0")
+    assert found.startswith("100 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list never0")
     assert texts([*many(20), *late[1:]]) == []
     assert texts([*many(20), *late, clicked(0)]) == [], "some meet their lists"
     of_users = [clicked(number, impression_id="another", user_id=f"u{number // 2}") for number in range(10)]
     (by_user,) = texts([*many(20), *of_users])
-    assert by_user.startswith(
-        "100.0 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list another: no list"
-    )
+    assert by_user.startswith("100 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list another: no list")
 
 
 def test_items_that_repeat_inside_lists_are_named() -> None:

@@ -8,10 +8,10 @@ import msgspec
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.needed import with_needed
-from streammetrics.experiments.words import DataWarning, Part
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.result_records import verdict_record
 from streammetrics.reports.verdict_lines import ChangedVerdicts, VerdictLine, verdict_lines
+from streammetrics.words.sentences import DataWarning, Part
 from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS
 from tests.support.gates import failing, report_at, waiting

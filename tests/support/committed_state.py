@@ -13,7 +13,6 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.words import DataWarning
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
@@ -25,6 +24,7 @@ from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.unique_users import UNIQUE_USERS
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
+from streammetrics.words.sentences import DataWarning
 from tests.experiments.samples import experiment
 from tests.support.catalogue import assessment
 

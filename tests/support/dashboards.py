@@ -26,7 +26,6 @@ from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Joined, Stored
-from streammetrics.experiments.words import DataWarning
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.experiment_rows import (
     MeasureRow,
@@ -37,6 +36,7 @@ from streammetrics.exporters.prometheus.experiment_rows import (
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.words.sentences import DataWarning
 from tests.experiments.columns import WITH_COVARIATES
 from tests.experiments.samples import arm, credits, in_one_hour
 from tests.support.catalogue import assessment

@@ -9,7 +9,8 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import NO_BOUNDS
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiments import SINCE_START, ExperimentReport, Policy
+from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report

@@ -25,10 +25,11 @@ from streammetrics.errors import ConfigError, MalformedEvent, Problem
 from streammetrics.events import Event, Exposure, Feedback
 from streammetrics.events.outcomes import IGNORED, excerpt, printable
 from streammetrics.reports.samples import SampledEvent, sample_warnings
-from streammetrics.reports.text import counted, fit
 from streammetrics.wiring.decoders import build_decoder, has_reader
 from streammetrics.wiring.logs import configure_quiet_logs
 from streammetrics.wiring.reports import sample_rules
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
 
 ITEMS_SHOWN_MAX = 8
 USED_AS_TEXT = "variant_as_text"

@@ -31,9 +31,10 @@ from streammetrics.cli.doctor.checks import (
 from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
-from streammetrics.reports.text import counted, fit
 from streammetrics.version import __version__
 from streammetrics.wiring.logs import configure_logs
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
 
 DoctorCheck: TypeAlias = Callable[[], Iterator[DoctorFinding]]
 """Yields findings. A StreammetricsError that it raises becomes a finding too."""

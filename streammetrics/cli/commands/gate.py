@@ -32,8 +32,8 @@ from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments.gate import GateWord
 from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, as_stale, find_experiment
-from streammetrics.reports.time_text import span_text
 from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.words.times import span_text
 
 EXIT_CODES: Final[Mapping[GateWord, int]] = {"pass": 0, "fail": 1, "wait": 3}
 

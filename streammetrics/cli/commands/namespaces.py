@@ -20,8 +20,8 @@ from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.namespaces import Namespace, Progress, RedisNamespaces
 from streammetrics.errors import StreammetricsError
-from streammetrics.reports.text import counted
 from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.words.numbers import counted
 
 
 def list_namespaces(settings: Settings) -> None:

@@ -22,7 +22,8 @@ from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
-from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
+from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.planning import Assumptions, PlannedWord, VerdictRules, detectable_lift
 from streammetrics.experiments.planning import plan as planned

@@ -18,9 +18,9 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
 from streammetrics.connectors.kafka.topics import RepartitionPlan, prepare_outputs
 from streammetrics.errors import StreammetricsError
-from streammetrics.reports.text import counted
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.words.numbers import counted
 
 SAY_SECONDS = 10.0
 

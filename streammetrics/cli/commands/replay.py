@@ -24,7 +24,6 @@ from streammetrics.cli.process.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.files import expanded_paths
-from streammetrics.experiments.words import DataWarning
 from streammetrics.metrics import TallyLayout
 from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.files import replay as replay_events
@@ -33,6 +32,7 @@ from streammetrics.offline.replay.unusable_files import refusal_lines, require_u
 from streammetrics.reports.report import Report
 from streammetrics.wiring.logs import configure_quiet_logs
 from streammetrics.wiring.readers import with_topic
+from streammetrics.words.sentences import DataWarning
 
 
 def replay_and_show(

@@ -27,8 +27,8 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import fit
 from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.words.names import fit
 
 STDIN = Path("-")
 

@@ -28,8 +28,8 @@ from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import StreammetricsError
-from streammetrics.reports.text import counted
 from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.words.numbers import counted
 
 NATIVE_TOPICS = ("impressions", "feedback", "exposures")
 PROGRESS_EVERY_RECORDS = 100

@@ -19,12 +19,13 @@ from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.cli.output.verdict_tables import verdict_summary
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
-from streammetrics.experiments import SINCE_START
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import counted, fit
 from streammetrics.runtime.status import ProcessStatus, Rate
 from streammetrics.windows.panes import WindowView
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
 
 TITLE = "streammetrics demo: a simulated A/B test in time-lapse; stop it with Ctrl-C"
 SHOWN_VIEWS: tuple[WindowView, WindowView] = ("live", "final")

@@ -27,8 +27,6 @@ from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateErro
 from streammetrics.experiments import SINCE_START
 from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
-from streammetrics.reports.text import counted
-from streammetrics.reports.time_text import span_text
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.runtime.consume.claims import group_of_token
@@ -36,6 +34,8 @@ from streammetrics.runtime.publish.publisher import read_committed
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
 from streammetrics.wiring.reports import build_report_builder, first_verdict_wait
+from streammetrics.words.numbers import counted
+from streammetrics.words.times import span_text
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0

@@ -14,9 +14,10 @@ from streammetrics.config.times import epoch_ms
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.reports.samples import LISTS_MIN
-from streammetrics.reports.text import counted, isolated
-from streammetrics.reports.time_text import minute_text, span_text
 from streammetrics.reports.verdict_lines import VerdictLine
+from streammetrics.words.names import isolated
+from streammetrics.words.numbers import counted
+from streammetrics.words.times import minute_text, span_text
 
 MINUTE_MS = 60_000
 LABEL: Final = "set its end in experiments.named if the label will mean something else later"

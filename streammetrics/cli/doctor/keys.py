@@ -15,8 +15,9 @@ from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.records import DecodedTopic
 from streammetrics.connectors.kafka.partitioner import partition_of_key
 from streammetrics.connectors.kafka.recent_records import RecentRecord
-from streammetrics.reports.text import counted, fit
 from streammetrics.reports.user_partitions import FIX, UserPartitions
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
 
 Keyed = tuple[RecentRecord, str]
 """A record and its user."""

@@ -20,9 +20,10 @@ from streammetrics.events import Decoder, Event
 from streammetrics.events.event_time import NEVER, seems_seconds
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.reports.samples import SampledEvent, sample_warnings
-from streammetrics.reports.text import counted, fit
-from streammetrics.reports.time_text import span_text
 from streammetrics.wiring.reports import sample_rules
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
+from streammetrics.words.times import span_text
 
 USABLE_SHARE_MIN: Final = 0.5
 """With a smaller share of usable records, the topic is not what the configuration expects."""

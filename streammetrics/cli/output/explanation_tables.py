@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from streammetrics.cli.output.report_reader import interval_text, lift_text, share_text
+from streammetrics.cli.output.report_reader import interval_text, lift_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.explanation_values import Explanation
-from streammetrics.reports.text import fit
-from streammetrics.reports.time_text import minute_text
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import percent
+from streammetrics.words.times import minute_text
 
 _CLEAR = ("regressed", "improved", "mixed")
 """The verdicts with a difference to explain."""
@@ -68,7 +69,7 @@ def _segments(explanation: Explanation) -> FittingTable:
     table = FittingTable(("segment", "value"), numbers, grouped=True)
     for part in explanation.segments:
         for value in part.values:
-            of_whole = share_text(value.contribution / explanation.difference) if explanation.difference else "-"
+            of_whole = percent(value.contribution / explanation.difference) if explanation.difference else "-"
             table.add_row(
                 *(part.segment, value.value, f"{value.lists:,}", f"{value.control_lists:,}", f"{value.contribution:+.4f}", of_whole),
                 *(f"{value.mix:+.4f}", lift_text(value.lift), interval_text(value.lift_lower, value.lift_upper)),
@@ -83,5 +84,5 @@ def _ranks(explanation: Explanation) -> FittingTable:
     whole = sum(rank.contribution for rank in explanation.ranks)
     for rank in explanation.ranks:
         ranks = str(rank.first) if rank.first == rank.last else f"{rank.first} to {rank.last}"
-        table.add_row(ranks, f"{rank.contribution:+.4f}", share_text(rank.contribution / whole) if whole else "-")
+        table.add_row(ranks, f"{rank.contribution:+.4f}", percent(rank.contribution / whole) if whole else "-")
     return table

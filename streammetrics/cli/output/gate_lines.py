@@ -13,9 +13,10 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.experiments.gate import GateWord
 from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.gate_answer import GateAnswer
-from streammetrics.reports.text import counted, fit
-from streammetrics.reports.time_text import minute_text, span_text
 from streammetrics.reports.verdict_lines import VerdictLine
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
+from streammetrics.words.times import minute_text, span_text
 
 STYLES: dict[GateWord, str] = {"pass": "bold green", "wait": "bold", "fail": "bold red"}
 TOGETHER = "The error of the decision covers all treatments and deciding measures together. That of an interval covers the interval alone."

@@ -12,14 +12,14 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from streammetrics.cli.output.report_reader import lift_text, share_text
+from streammetrics.cli.output.report_reader import lift_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.planning import Assumptions, Planned, PlannedWord
-from streammetrics.experiments.words import percent
-from streammetrics.reports.text import fit
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import percent
 
 BAR_WIDTH: Final = 48
 
@@ -88,7 +88,7 @@ def _assumptions(plan: ExperimentPlan, assumed: Assumptions) -> Iterator[str]:
     if plan.metric:
         yield plan.metric
     yield f"coefficient of variation {assumed.variation:.3g}"
-    yield f"{share_text(assumed.share)} of users in the treatment"
+    yield f"{percent(assumed.share)} of users in the treatment"
     yield "users a day unknown" if plan.users_per_day is None else f"{plan.users_per_day:,.0f} new users a day"
     rules = assumed.rules
     yield f"effect to detect {percent(rules.minimum_lift)}, margin {percent(rules.margin)}, error {percent(rules.alpha)}"

@@ -12,18 +12,18 @@ from typing import Final
 import msgspec
 
 from streammetrics.errors import StreammetricsError
-from streammetrics.events.event_time import DAY_MS, SPAN_MS_MAX
+from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
-from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
-from streammetrics.experiments.name_order import in_order
-from streammetrics.experiments.words import percent
+from streammetrics.experiments import ExperimentReport, PreferenceReport
+from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History, HistorySeries
-from streammetrics.reports.text import fit
-from streammetrics.reports.time_text import minute_text
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
+from streammetrics.words.names import fit, in_order
+from streammetrics.words.numbers import percent
+from streammetrics.words.times import SPAN_MS_MAX, minute_text
 
 REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
 SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "since midnight UTC"}
@@ -179,15 +179,6 @@ def interval_text(lower: float | None, upper: float | None) -> str:
     if lower is None or upper is None:
         return "-" if lower is upper else f"below {lift_text(upper)}" if lower is None else f"above {lift_text(lower)}"
     return f"{lift_text(lower)} to {lift_text(upper)}"
-
-
-def share_text(share: float) -> str:
-    """Format a share.
-
-    >>> share_text(0.314159)
-    '31.4 %'
-    """
-    return f"{100 * share:.1f} %"
 
 
 def credit_text(preference: PreferenceReport) -> str:

@@ -10,7 +10,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import Event, Exposure, Feedback, Impression
 from streammetrics.events.outcomes import IGNORED, excerpt
 from streammetrics.reports.samples import SampleJoin
-from streammetrics.reports.text import counted
+from streammetrics.words.numbers import counted
 
 PLACES_SHOWN_MAX = 5
 NAMES_SHOWN_MAX = 10

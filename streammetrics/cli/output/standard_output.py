@@ -6,7 +6,7 @@ import sys
 from typing import TextIO
 
 from streammetrics.errors import StreammetricsError
-from streammetrics.reports.text import json_lines
+from streammetrics.reports.published import json_lines
 
 
 def standard_output() -> TextIO:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.events.outcomes import IGNORED, names_of
-from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.reports.headline_metrics import choose_headline
 from streammetrics.reports.report import Report, counts_by_reason, refused_counts
-from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.windows.panes import GroupValues, WindowView
+from streammetrics.words.names import group_order
+from streammetrics.words.numbers import counted, percent
 
 METRICS_MAX = 3
 UNLABELLED = "all"
@@ -103,7 +103,7 @@ def counter_lines(counts: Mapping[tuple[str, str], int], refusals: Iterable[str]
             yield from refusals
     lists = sums["list_exposed"] + sums["list_unexposed"]
     if lists or sums["exposure"]:
-        share = f"{sums['list_unexposed'] / lists:.1%}".replace("%", " %") if lists else "none"
+        share = percent(sums["list_unexposed"] / lists) if lists else "none"
         yield f"exposures {sums['exposure']:,}; {share} of {counted(lists, 'list')} {'has' if lists == 1 else 'have'} no variant"
 
 

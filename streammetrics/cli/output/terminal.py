@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streammetrics.cli.output.standard_output import standard_output
-from streammetrics.reports.text import fit
+from streammetrics.words.names import fit
 
 PLAIN_WIDTH = 140
 """Width of output to a pipe or a file."""

@@ -16,19 +16,20 @@ from streammetrics.cli.output.report_reader import (
     health_lines,
     interval_text,
     lift_text,
-    share_text,
 )
 from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
-from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
+from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import needed_sentences
 from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.headline_metrics import headline_measures
-from streammetrics.reports.text import counted, fit
-from streammetrics.reports.time_text import minute_text
 from streammetrics.reports.verdict_lines import ends_ms, further_warnings
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted, percent
+from streammetrics.words.times import minute_text
 
 NEEDED_MAX = 5
 """Lines about what undecided variants need."""
@@ -128,8 +129,8 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
     by_exposures = any(variant.exposed_users for variant in experiment.variants)
     first = [variant.exposed_users if by_exposures else variant.first_exposures for variant in experiment.variants]
     for variant, users in zip(experiment.variants, first, strict=True):
-        share = share_text(users / sum(first)) if sum(first) else "-"
-        largest = f"≤ {share_text(variant.largest_user_share_max)}" if variant.lists else "-"
+        share = percent(users / sum(first)) if sum(first) else "-"
+        largest = f"≤ {percent(variant.largest_user_share_max)}" if variant.lists else "-"
         numbers = f"{variant.users:,}", share, f"{variant.lists:,}", f"{variant.effective_users:,.0f}", largest
         table.add_row(variant.variant, variant.role, *numbers)
     return table
@@ -161,7 +162,7 @@ def _preferences(experiment: ExperimentReport) -> FittingTable:
     table = FittingTable(("team", "against", "by"), ("users", "lists", "drafts first", "mean credit", "interval"), ("verdict",))
     for preference in (*experiment.preferences, *experiment.preferences_by_action):
         verdict = Text(preference.verdict.word, style=STYLES[preference.verdict.word])
-        counts = f"{preference.users:,}", f"{preference.lists:,}", share_text(preference.first_share)
+        counts = f"{preference.users:,}", f"{preference.lists:,}", percent(preference.first_share)
         action = preference.action or "relevant items"
         table.add_row(preference.team, preference.against, action, *counts, f"{preference.credit:+.4f}", credit_text(preference), verdict)
     return table
@@ -177,7 +178,7 @@ def _reduced(experiment: ExperimentReport, chosen: tuple[tuple[str, int], ...] |
                 number(measure.reduced.mean),
                 lift_text(measure.reduced.lift),
                 interval,
-                share_text(measure.reduced.variance_reduction),
+                percent(measure.reduced.variance_reduction),
             )
             table.add_row(fit(measure_text(measure.metric, measure.k)), Text(fit(variant)), *numbers)
     return table

@@ -15,8 +15,8 @@ from streammetrics.connectors.kafka.client import unreachable_reason
 from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, Problem, SourceError, StoreError, UnfitStateError
-from streammetrics.reports.text import counted
 from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.words.numbers import counted
 
 T = TypeVar("T")
 Where: TypeAlias = Literal["store", "source"]

@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from streammetrics.experiments import SINCE_START
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.exporters.http.openapi import GATE_SCOPES
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.gate_answer import UnknownExperimentError
-from streammetrics.reports.time_text import parse_since
+from streammetrics.words.times import parse_since
 
 
 def gate_route(views: HttpViews) -> Route:

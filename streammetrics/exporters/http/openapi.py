@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from streammetrics.experiments import SINCE_START, THIS_DAY
+from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.exporters.http.recent import LISTS, Curves
 from streammetrics.exporters.http.views import Pulse
 from streammetrics.reports.gate_answer import GateAnswer

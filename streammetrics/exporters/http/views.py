@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.first_events import FirstEvents
@@ -21,8 +22,8 @@ from streammetrics.reports.outlook import with_outlook
 from streammetrics.reports.published import Count, Counts, Published, encoded, published, report_state
 from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.reports.report_parts import ReportChoice, report_experiments
-from streammetrics.reports.time_text import span_text
 from streammetrics.runtime.status import Rate, Trouble
+from streammetrics.words.times import span_text
 
 STUCK_SECONDS = 30.0
 """A loop without a turn for this long hangs. All its waits are shorter, unless four nodes of a cluster hang at the same time."""

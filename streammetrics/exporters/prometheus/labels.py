@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from streammetrics.reports.text import fit
 from streammetrics.windows.panes import Group
+from streammetrics.words.names import fit
 
 OTHER = "_other"
 """Replaces all values over the limit."""

@@ -15,10 +15,10 @@ from streammetrics.config.addresses import http_parts
 from streammetrics.connectors.http_client import HttpClient, HttpError
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
-from streammetrics.experiments import SINCE_START
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.metrics.names import parse_metric
 from streammetrics.metrics.tables import DataTable
-from streammetrics.reports.text import counted
+from streammetrics.words.numbers import counted
 
 _VALUES: Final = ("lists", "lists_with_feedback", "metric", "k", "value", "value_with_feedback")
 _DECIDED: Final = ("treatment", "metric", "k", "lift", "lift_lower", "lift_upper", "users")

@@ -32,9 +32,8 @@ from streammetrics.reports.history import History
 from streammetrics.reports.late_events import SortedInput
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.pane_rows import PaneRow, pane_rows
-from streammetrics.reports.published import encoded, published
+from streammetrics.reports.published import encoded, json_lines, published
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import json_lines
 from streammetrics.runtime.publish.publisher import freeze_due_scales, read_committed
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane

@@ -18,7 +18,6 @@ from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Decoder, Event, Exposure
 from streammetrics.experiments import Stored
-from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import (
     SERIES_MAX,
@@ -33,6 +32,7 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.publish.publisher import freeze_due_scales
 from streammetrics.state.tables import Rows, TaskView
+from streammetrics.words.names import name_order
 
 SUMS = (EXPERIMENTS, FEEDBACK_DAYS)
 """The tables whose rows a snapshot has."""

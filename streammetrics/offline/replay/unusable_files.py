@@ -14,7 +14,7 @@ from streammetrics.events.outcomes import IGNORED, MALFORMED
 from streammetrics.events.topic_names import topic_of
 from streammetrics.offline.replay.files import ReplayResult
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import fit
+from streammetrics.words.names import fit
 
 EXAMPLES_MAX = 5
 

@@ -18,13 +18,13 @@ import structlog
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import FieldStore, Store
 from streammetrics.errors import StateError, StoreError
-from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.standstills import OutageNote, StandstillNote, current_notes, decode_notes, decode_outages
-from streammetrics.reports.text import counted
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.words.numbers import counted
+from streammetrics.words.sentences import DataWarning
 
 NOTES_SECONDS = 2.0
 """Time between two looks at what workers note."""

@@ -11,7 +11,8 @@ from playwright.sync_api import expect
 
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import counted, fit
+from streammetrics.words.names import fit
+from streammetrics.words.numbers import counted
 from tests.experiments.samples import experiment
 from tests.integration.page.visits import HOSTILE, NARROW, READ, Open, Serve, Served, fetched, open_all
 from tests.support.committed_state import MINUTE_MS, Pipeline

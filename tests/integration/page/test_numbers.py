@@ -10,9 +10,9 @@ from dataclasses import replace
 from playwright.sync_api import expect
 
 from streammetrics.connectors.source import Input
-from streammetrics.experiments.words import DataWarning
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
+from streammetrics.words.sentences import DataWarning
 from tests.experiments.samples import experiment
 from tests.integration.page.visits import (
     DRAWN,

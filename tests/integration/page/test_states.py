@@ -258,7 +258,7 @@ class TestStates:
         story, reports = history
         port = serve(story.views(), replace(reports[-1], user_partitions=UserPartitions(200, 50)))
         banner = visit(port.base).page.locator(".banner.input-problem")
-        expect(banner).to_contain_text("25.0 % of users have events on several partitions (50 of 200 sampled users)")
+        expect(banner).to_contain_text("25 % of users have events on several partitions (50 of 200 sampled users)")
         expect(banner).to_contain_text("streammetrics repartition")
 
     def test_without_such_users_there_is_no_banner(self, visit: Open, still: Served) -> None:

@@ -9,7 +9,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from streammetrics.reports.text import counted
+from streammetrics.words.numbers import counted
 from tests.tools.faults.deployment import Deployment
 from tests.tools.faults.watch import LAG_SECONDS_MAX, RECOVERY_SECONDS_MAX, FaultError, Held, Sample, Suffered
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from streammetrics.experiments import SINCE_START
+from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.reports.report import Report
 from streammetrics.reports.verdict_lines import verdict_lines
 from tests.oracle import Result, pane_lines

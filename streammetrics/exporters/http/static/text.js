@@ -7,7 +7,7 @@ export class Name {
   }
 }
 
-const UNFIT = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]/gu; // the same rule as in reports/text.py
+const UNFIT = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]/gu; // the same rule as in words/names.py
 const [ISOLATE, END] = ["\u2068", "\u2069"];
 export const MISSING = "–";
 export const DAY_MS = 86400000;
@@ -179,7 +179,7 @@ export function scopeWords(scope) {
   return /^\d{4}-\d\d-\d\d$/.test(scope) ? `on ${scope} (UTC)` : scope === "day" ? "this day (UTC)" : scope;
 }
 
-/** Compare names for their display: numbers in them count by their value. `name_order.py` has the same rule. */
+/** Compare names for their display: numbers in them count by their value. `words/names.py` has the same rule. */
 export function byName(one, other) {
   const [ours, theirs] = [one, other].map((name) => name.split(/([0-9]+)/));
   for (let at = 0; at < ours.length && at < theirs.length; at += 1) {

@@ -1,11 +1,14 @@
-"""Names are shown in an order in which numbers count by their value."""
+"""Names are displayed safely, and in an order in which numbers count by their value."""
 
 from __future__ import annotations
 
+import unicodedata
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.name_order import group_order, in_order, name_order
+from streammetrics.words.names import fit, group_order, in_order, isolated, name_order
 from tests.experiments.samples import experiment
 from tests.support.tables import for_each
 
@@ -53,3 +56,32 @@ def test_a_report_has_its_variants_in_this_order_after_the_control() -> None:
     without = experiment({"-10": 0.3, "-2": 0.3}, control="-3")
     assert "Variants seen: -2, -10. " in without.verdict.reason
     assert without.verdict.reason.endswith("the one that you compare with: -2, -10")
+
+
+BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+HEBREW = "\u05d0\u05d7\u05e8"
+
+
+@pytest.mark.parametrize("text", ["", "treatment", "naïve 日本", "👩‍🔬", HEBREW, "مرحبا\u200cبك"])
+def test_displayable_text_is_unchanged(text: str) -> None:
+    assert fit(text) == text
+
+
+@for_each([*BIDI_CONTROLS, *"\x00\x1b\n\r\x7f\x85\u2028\u2029\ud800\udfff\ufffe\uffff"])
+def test_line_breaks_and_direction_marks_are_replaced(character: str) -> None:
+    assert fit(f"a{character}b") == "a\ufffdb"
+
+
+@given(st.text(st.characters()))
+def test_no_control_characters_remain(text: str) -> None:
+    shown = fit(text)
+    assert len(shown) == len(text)
+    assert not [each for each in shown if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")]
+    assert not {unicodedata.bidirectional(each) for each in shown} & {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+@given(st.text(st.characters()))
+def test_a_name_in_a_sentence_is_isolated_if_it_is_not_ascii(text: str) -> None:
+    shown = isolated(text)
+    assert shown in (fit(text), f"\u2068{fit(text)}\u2069")
+    assert (shown == fit(text)) == text.isascii()

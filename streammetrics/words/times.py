@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
-from streammetrics.events.event_time import DAY_MS, span_ms
-
-CALENDAR_MS: Final = 146_097 * DAY_MS
+_DAY_MS: Final = 86_400_000
+SPAN_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
+SPAN_MS_MAX: Final = 366 * _DAY_MS
+"""The longest span that is read from text: a leap year. Longer ones are typing errors, and the limit keeps sums of spans small."""
+CALENDAR_MS: Final = 146_097 * _DAY_MS
 """400 years, after which the calendar repeats."""
 
 
@@ -81,3 +84,18 @@ def moment_text(at_ms: int) -> str:
     ('2024-11-21T10:00:00.123+00:00', 1732183200123)
     """
     return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
+def span_ms(text: str) -> int:
+    """Read a span of time such as `90s`, `5m`, `1h`, `7d`, `1500ms`, or a plain number of milliseconds. Raises ValueError for others.
+
+    >>> span_ms("40m"), span_ms("250")
+    (2400000, 250)
+    """
+    match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h|d)?", text)
+    if match is None:
+        raise ValueError("a duration is a whole number with ms, s, m, h or d, such as 5m")
+    ms = int(match[1]) * SPAN_UNITS_MS[match[2] or "ms"]
+    if not 0 < ms <= SPAN_MS_MAX:
+        raise ValueError("a duration is more than 0 and at most 366d")
+    return ms

@@ -1,6 +1,8 @@
-"""The order in which names are shown: numbers in them count by their value, so `v2` is before `v10`. Pure.
+"""How names from events are shown: which characters are safe to display, and in which order names stand. Pure.
 
-The page has the same rule in `text.js`. Where an order is stored or decides something, names are sorted by code point.
+A name may contain line breaks, terminal controls or marks that reverse the reading direction. JSON and files keep names as sent.
+Numbers in names count by their value, so `v2` is before `v10`. The page has both rules in `text.js`. Where an order is stored or decides
+something, names are sorted by code point.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
+
+# Control characters, direction marks, line and paragraph separators, lone surrogates, noncharacters.
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 NameOrder: TypeAlias = tuple[tuple[str | tuple[int, str], ...], str]
 
@@ -42,3 +47,23 @@ def in_order(names: Iterable[str], first: str | None = None) -> list[str]:
     ['v10', 'base', 'v2']
     """
     return sorted({*names}, key=lambda name: (name != first, name_order(name)))
+
+
+def fit(text: str) -> str:
+    """Replace each character that is unsafe to display by U+FFFD. `text.js` of the page has the same rule.
+
+    >>> ascii(fit("a\\u202eb\\n"))
+    "'a\\\\ufffdb\\\\ufffd'"
+    """
+    return _UNFIT.sub("\ufffd", text)
+
+
+def isolated(text: str) -> str:
+    """Return a displayable name for the middle of a sentence, between U+2068 and U+2069.
+
+    ASCII names need no marks, because they read from left to right.
+
+    >>> ascii(isolated("treatment")), ascii(isolated("\\u05d0 7"))
+    ("'treatment'", "'\\\\u2068\\\\u05d0 7\\\\u2069'")
+    """
+    return fit(text) if text.isascii() else f"\u2068{fit(text)}\u2069"
