@@ -93,3 +93,7 @@ class StateError(StreammetricsError):
 
 class UnfitStateError(StateError):
     """The stored state fits another configuration, version or topics. Another try fails again, so the exit code is 2, as for settings."""
+
+
+class ExperimentError(CallerError):
+    """The caller broke a rule of the experiment statistics. The message names the rule and the value."""

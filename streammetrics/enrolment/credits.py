@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from streammetrics.enrolment.records import StoredCredit
 from streammetrics.enrolment.targets import VariantTarget
-from streammetrics.experiments.interleaving import add_credits, credit_width, drafted_first, list_credit
 from streammetrics.sessions.state import pairs_of
+from streammetrics.statistics.interleaving import add_credits, credit_width, drafted_first, list_credit
 from streammetrics.windows.final_lists import FinalLists
 
 TEAMS_MAX: Final = 8

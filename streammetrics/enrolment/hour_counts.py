@@ -17,8 +17,8 @@ from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.events.model import Labels
 from streammetrics.experiments.hours import HOUR_MS, Arrival, entry_of, hour_of
-from streammetrics.experiments.moments import TOTAL_MAX
 from streammetrics.metrics.arrays import Ints
+from streammetrics.statistics.moments import TOTAL_MAX
 
 _HOURS_OF_DAY: Final = 24
 

@@ -11,12 +11,12 @@ from typing import Final
 import numpy as np
 
 from streammetrics.experiments import CovarianceLayout
-from streammetrics.experiments.interleaving import credit_thresholds
-from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import TOTAL_MAX
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import ASSESSMENT_NAMES
+from streammetrics.statistics.interleaving import credit_thresholds
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import TOTAL_MAX
 from streammetrics.windows.engagement import engagement_rows
 from streammetrics.windows.final_lists import FinalLists
 

@@ -15,7 +15,7 @@ from streammetrics.enrolment.runs import ExperimentRun, ExperimentRuns
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
-from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.policy import INTERLEAVED
 
 
 class VariantTarget:

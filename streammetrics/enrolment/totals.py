@@ -38,7 +38,7 @@ from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.enrolment.variant_moments import VariantPairs, covariate_columns, update_moments
 from streammetrics.events.event_time import NEVER
 from streammetrics.experiments.hours import Arrival
-from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.policy import INTERLEAVED
 from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.tally_deltas import add_tallies

@@ -15,9 +15,9 @@ from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments import CovarianceLayout
 from streammetrics.experiments.hours import Entry, entry_of
-from streammetrics.experiments.incremental_moments import cross_changes, moment_changes
-from streammetrics.experiments.moments import add
 from streammetrics.metrics.arrays import Ints
+from streammetrics.statistics.incremental_moments import cross_changes, moment_changes
+from streammetrics.statistics.moments import add
 
 
 def update_moments(

@@ -52,8 +52,8 @@ needs them.
 'treatment: 16.7 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
 """
 
+from streammetrics.errors import ExperimentError
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
 from streammetrics.experiments.decisions import new_decisions
 from streammetrics.experiments.experiment_report import (
     SINCE_START,
@@ -63,12 +63,12 @@ from streammetrics.experiments.experiment_report import (
     role_of,
 )
 from streammetrics.experiments.hours import Entry, EntrySums, Hours
-from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
-from streammetrics.experiments.measures import ExperimentError, Measures
-from streammetrics.experiments.moments import add, of_users, subtract, zero
-from streammetrics.experiments.policy import ExperimentUnit, Policy
+from streammetrics.experiments.policy import INTERLEAVED, ExperimentUnit, Policy
 from streammetrics.experiments.preferences import PreferenceReport
 from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.statistics.interleaving import add_credits, credit_moments, list_credit
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import CovarianceLayout, add, cross_of_users, of_users, subtract, zero
 
 __all__ = [
     "INTERLEAVED",

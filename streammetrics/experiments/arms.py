@@ -9,17 +9,16 @@ from streammetrics.experiments.cell_estimates import Combined, Pair
 from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.cuped import Reduced, reduce_variance
 from streammetrics.experiments.effect_change import ChangedEffect, RunPart, changed_effect, parts_by_day
-from streammetrics.experiments.estimates import Estimate, estimate
 from streammetrics.experiments.experiment_state import ALL_RUNNING, States
-from streammetrics.experiments.floors import effective_users, largest_user_share_max
 from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
-from streammetrics.experiments.measures import USERS_AT, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.running_step import StepMeasure
-from streammetrics.experiments.scales import scale_of
 from streammetrics.experiments.silent_arms import SilentHours, silent_hours, silent_warning
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import waiting
+from streammetrics.statistics.estimates import Estimate, effective_users, estimate, largest_user_share_max
+from streammetrics.statistics.measures import USERS_AT, Measure, Measures
+from streammetrics.statistics.sequence import scale_of
 from streammetrics.words.sentences import DataWarning, measure_name, named, say
 
 

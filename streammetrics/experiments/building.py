@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from streammetrics.errors import ExperimentError
 from streammetrics.experiments.arms import Arms, compared_measures
 from streammetrics.experiments.comparing import measures_of
 from streammetrics.experiments.comparison_warnings import change_warning, loss_warning, notes_of_times, signs_of, warnings_of
@@ -23,15 +24,14 @@ from streammetrics.experiments.gate import (
 )
 from streammetrics.experiments.health import Health, control_setting, health_of
 from streammetrics.experiments.hours import HOUR_MS
-from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures, measure_text
-from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.policy import INTERLEAVED, Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.running_step import Step, hour_since, step_failure, step_of, unseen_step
-from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
 from streammetrics.experiments.worst_first import judged, verdict_of_all
+from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measures, measure_text
+from streammetrics.statistics.sequence import MeasureScale
 from streammetrics.words.names import in_order
 from streammetrics.words.sentences import (
     Words,

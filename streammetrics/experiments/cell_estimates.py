@@ -31,13 +31,13 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.experiments.cells import HourSpan, PairCells, list_cells, user_cells
-from streammetrics.experiments.covariance_sums import CovarianceLayout
-from streammetrics.experiments.estimates import Estimate
-from streammetrics.experiments.floors import few_effective_users, largest_user_share_max
 from streammetrics.experiments.hours import Entry, EntrySums
-from streammetrics.experiments.measures import LISTS, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
+from streammetrics.statistics.estimates import Estimate, largest_user_share_max
+from streammetrics.statistics.measures import LISTS, Measure, Measures
+from streammetrics.statistics.moments import CovarianceLayout
+from streammetrics.words.sentences import named, say
 
 FEW_USERS: Final = 10
 """Users of one day with a mean of their own."""
@@ -244,3 +244,18 @@ def day_shares(entry: Entry, lists: Mapping[Entry, int]) -> list[tuple[Entry, fl
     days = [entry.in_blocks(length)] if entry.hours <= length else [day for day in lists if day.in_blocks(entry.hours) == entry]
     whole = sum(lists.get(day, 0) for day in days)
     return [(day, lists[day] / whole) for day in days] if whole else []
+
+
+def few_effective_users(measure: Measure, name: str, users: int, effective: float, least: float, share: float) -> str:
+    """Say that a few users dominate an arm; `share` is the largest that one user can have."""
+    unit = "items" if measure.kind == "ratio" else "lists"
+    return say(
+        "a few users dominate {name}: its {users:,} users count as {effective:.3g}, at least {least:g} are needed;"
+        " one user may have up to {largest:.2g} % of its {unit}",
+        name=named(name),
+        users=users,
+        effective=effective,
+        least=least,
+        largest=100 * share,
+        unit=unit,
+    )

@@ -10,17 +10,15 @@ from streammetrics.experiments.arms import Arms, Compared
 from streammetrics.experiments.cell_estimates import Combined
 from streammetrics.experiments.cuped import Reduced
 from streammetrics.experiments.effect_change import RunPart, blocks_of
-from streammetrics.experiments.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
 from streammetrics.experiments.experiment_report import SINCE_START, EffectChange, JudgedMeans, MeasureReport, PeriodLift, ReducedReport
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.hours import HOUR_MS
-from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.measures import Measure, measure_text
-from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import MeasureScale, scale_of
-from streammetrics.experiments.sequence import Mixture, p_value
+from streammetrics.experiments.policy import INTERLEAVED, Policy
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge
+from streammetrics.statistics.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
+from streammetrics.statistics.measures import Measure, measure_text
+from streammetrics.statistics.sequence import MeasureScale, Mixture, p_value, scale_of
 from streammetrics.words.sentences import measure_name, named, say
 
 

@@ -11,9 +11,9 @@ from streammetrics.experiments.hours import HOUR_MS, Hours
 from streammetrics.experiments.list_signs import ListSigns, list_signs
 from streammetrics.experiments.losses import losses_of
 from streammetrics.experiments.measure_words import change_words
-from streammetrics.experiments.measures import USERS_AT, measure_text
 from streammetrics.experiments.segment_shares import strata_warning, uneven_shares
 from streammetrics.experiments.stored import Stored
+from streammetrics.statistics.measures import USERS_AT, measure_text
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning, measure_name, named, say
 from streammetrics.words.times import minute_text

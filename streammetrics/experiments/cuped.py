@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from streammetrics.experiments.cell_estimates import Combined, Pair, UserSums
 from streammetrics.experiments.hours import Entry
-from streammetrics.experiments.measures import CovariatePlaces, Measure, Measures
+from streammetrics.statistics.measures import CovariatePlaces, Measure, Measures
 
 
 @dataclass(frozen=True, slots=True)

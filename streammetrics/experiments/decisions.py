@@ -14,9 +14,9 @@ from streammetrics.experiments.arms import Arms
 from streammetrics.experiments.experiment_report import SINCE_START, ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_state import ExperimentState
 from streammetrics.experiments.measure_words import lift_words
-from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import VERDICT_CODES, Verdict
+from streammetrics.statistics.measures import measure_text
 from streammetrics.words.numbers import confidence
 from streammetrics.words.sentences import say, without_advice
 

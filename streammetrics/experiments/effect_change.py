@@ -29,10 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.experiments.cell_estimates import Pair, Spread, day_shares, spreads_of
-from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.hours import LENGTHS, Entry, Hours
-from streammetrics.experiments.measures import Measure
-from streammetrics.experiments.sequence import Mixture, log_evidence_two_sided
+from streammetrics.statistics.estimates import Estimate
+from streammetrics.statistics.measures import Measure
+from streammetrics.statistics.sequence import Mixture, log_evidence_two_sided
 
 ERROR: Final = 0.01
 """The probability that a change is ever certain, although there is none, in one experiment."""

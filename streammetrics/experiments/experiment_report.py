@@ -11,7 +11,7 @@ from typing import Final, Literal
 from streammetrics.experiments.experiment_state import RUNNING, ExperimentState
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
-from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.policy import INTERLEAVED
 from streammetrics.experiments.preferences import PreferenceReport
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.words.sentences import DataWarning

@@ -24,9 +24,9 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.hours import HOUR_MS, Hours
-from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.silent_arms import VISITS_MIN, lists_per_user
 from streammetrics.experiments.stored import Stored
+from streammetrics.statistics.measures import Measures
 from streammetrics.words.sentences import Part, Reasoned, join, named, say
 from streammetrics.words.times import minute_text
 

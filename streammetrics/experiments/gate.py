@@ -59,9 +59,9 @@ def within_gate_margin(policy: Policy, comparisons: Sequence[MeasureComparison],
 
     treatments: the number of treatments that share the error, as in `judge`.
 
-    >>> from streammetrics.experiments.estimates import Estimate
-    >>> from streammetrics.experiments.measures import Measure
-    >>> from streammetrics.experiments.scales import MeasureScale
+    >>> from streammetrics.statistics.estimates import Estimate
+    >>> from streammetrics.statistics.measures import Measure
+    >>> from streammetrics.statistics.sequence import MeasureScale
     >>> ndcg, scale = Measure("ndcg", 10, "mean", 2, 1, 40), MeasureScale(0.02, 0.4)
     >>> alike = [MeasureComparison(ndcg, Estimate(0.4, error**2, 9000), Estimate(0.4, error**2, 9000), scale) for error in (0.01, 0.004)]
     >>> [within_gate_margin(Policy(), [each]) for each in alike]

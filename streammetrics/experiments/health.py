@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from streammetrics.experiments.hours import HOUR_MS
-from streammetrics.experiments.measures import LISTS_AT
 from streammetrics.experiments.policy import Policy, probable_control
-from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.statistics.measures import LISTS_AT
+from streammetrics.statistics.sample_ratio import sample_ratio_p_value
 from streammetrics.words.names import in_order
 from streammetrics.words.numbers import chance, percent
 from streammetrics.words.sentences import Part, advice, join, named, parts_of, say

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from streammetrics.experiments.moments import add
+from streammetrics.statistics.moments import add
 
 HOUR_MS: Final = 3_600_000
 LENGTHS: Final = (1, 2, 4, 8, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144)

@@ -24,8 +24,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.experiments.floors import effective_users
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
+from streammetrics.statistics.estimates import effective_users
+from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.words.numbers import percent
 from streammetrics.words.sentences import DataWarning, Words, measure_name, named, say
 

@@ -32,9 +32,9 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.list_signs import NO_REACTIONS
-from streammetrics.experiments.measures import USERS_AT
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
+from streammetrics.statistics.measures import USERS_AT
 from streammetrics.words.sentences import Words, advice, join, named, say
 
 LEVEL: Final = math.log(100)

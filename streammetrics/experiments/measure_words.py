@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streammetrics.experiments.estimates import Interval
-from streammetrics.experiments.measures import Measure
 from streammetrics.metrics.records import RECORDS
+from streammetrics.statistics.estimates import Interval
+from streammetrics.statistics.measures import Measure
 from streammetrics.words.numbers import percent
 from streammetrics.words.sentences import Words, measure_name, named, say
 from streammetrics.words.times import minute_text

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from streammetrics.experiments.experiment_report import ExperimentReport, MeasureReport, Needed, VariantReport
-from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.planning import ComparisonScore, Planned, PlannedWord, VerdictRules, more_users
-from streammetrics.experiments.sequence import Mixture
+from streammetrics.experiments.policy import INTERLEAVED
+from streammetrics.statistics.planning import ComparisonScore, Planned, PlannedWord, VerdictRules, more_users
+from streammetrics.statistics.sequence import Mixture
 from streammetrics.words.numbers import percent
 from streammetrics.words.sentences import Part, Words, named, say
 

@@ -8,11 +8,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from streammetrics.experiments.floors import EFFECTIVE_USERS_MIN
-from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.measures import ExperimentError, Measures
+from streammetrics.errors import ExperimentError
 from streammetrics.experiments.proposed_settings import SettingsText, settings_named
-from streammetrics.experiments.sample_ratio import check_shares
+from streammetrics.statistics.estimates import EFFECTIVE_USERS_MIN
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.sample_ratio import check_shares
+
+INTERLEAVED: Final = "interleaved"
+"""The variant with lists of two rankers. Its lists are compared by team; the variant is compared with no other."""
+
 
 CONTROL_NAMES: Final = ("control", "baseline")
 """Names of the control when none is configured, in upper or lower case: a variant, or a team of interleaved lists. The first one that is

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streammetrics.experiments.health import Health, control_setting
-from streammetrics.experiments.interleaving import credit_levels, preference, reversed_credit
 from streammetrics.experiments.policy import Policy, known_control
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, invalid, judge_preference
+from streammetrics.statistics.interleaving import credit_levels, preference, reversed_credit
 from streammetrics.words.names import group_order, in_order
 from streammetrics.words.sentences import join, named, say
 

@@ -27,12 +27,12 @@ from typing import Final, NamedTuple
 from streammetrics.experiments.cell_estimates import Combined
 from streammetrics.experiments.hours import HOUR_MS, Hours
 from streammetrics.experiments.measure_words import lift_words
-from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.silent_arms import lists_per_user
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import MeasureComparison, certainty_level, evidence, log_evidence_within
+from streammetrics.statistics.measures import Measure, Measures
+from streammetrics.statistics.sequence import MeasureScale
 from streammetrics.words.numbers import confidence, counted, percent
 from streammetrics.words.sentences import Words, join, named, say
 from streammetrics.words.times import minute_text

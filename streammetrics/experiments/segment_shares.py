@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import OTHER_VALUES
-from streammetrics.experiments.measures import USERS_AT
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
+from streammetrics.statistics.measures import USERS_AT
 from streammetrics.words.names import name_order
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning, Words, advice, named, say

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.hours import HOUR_MS, Hours
-from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
+from streammetrics.statistics.measures import Measures
 from streammetrics.words.numbers import counted
 from streammetrics.words.sentences import DataWarning, join, named, say
 from streammetrics.words.times import minute_text

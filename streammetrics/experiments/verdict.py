@@ -31,16 +31,15 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.effect_change import ChangedEffect
-from streammetrics.experiments.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.hours import HOUR_MS
-from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measure_words import change_words, interval_words, lift_words, means_words
-from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import MeasureScale
-from streammetrics.experiments.sequence import Mixture
 from streammetrics.metrics.records import RECORDS
+from streammetrics.statistics.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
+from streammetrics.statistics.interleaving import Preference
+from streammetrics.statistics.measures import Measure, measure_text
+from streammetrics.statistics.sequence import MeasureScale, Mixture
 from streammetrics.words.numbers import confidence, percent
 from streammetrics.words.sentences import Part, Reasoned, Words, join, named, say
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 from streammetrics.experiments import Measures, Policy, Stored
 from streammetrics.experiments.arms import Arms
 from streammetrics.experiments.effect_change import RunPart, together
-from streammetrics.experiments.estimates import lift_interval
 from streammetrics.experiments.hours import HOUR_MS
-from streammetrics.experiments.measures import Measure
-from streammetrics.experiments.scales import scale_of
 from streammetrics.reports.headline_metrics import MEASURES_MAX, choose_headline
 from streammetrics.reports.history import POINTS_MAX, HistorySnapshot, Point
+from streammetrics.statistics.estimates import lift_interval
+from streammetrics.statistics.measures import Measure
+from streammetrics.statistics.sequence import scale_of
 
 
 class _UsersUntil(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.policy import INTERLEAVED
 from streammetrics.reports.data_warnings import CONFLICT_SHARE_MAX, NAMES_MAX
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.words.names import isolated

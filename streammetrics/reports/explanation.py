@@ -16,25 +16,29 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from streammetrics.experiments import ExperimentReport, MeasureReport
-from streammetrics.experiments.contributions import (
-    Contribution,
-    ListSpread,
-    ValueSums,
-    contributions,
-    corrected_z,
-    rank_contributions,
-)
-from streammetrics.experiments.estimates import Estimate, fieller_interval
 from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
-from streammetrics.experiments.measures import measure_text
-from streammetrics.experiments.named_values import LISTS_MIN, Arm, NamedValue, ValueLists, named_values
-from streammetrics.experiments.onset import change_point
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation_values import Explanation, Onset, RankContribution, SegmentContributions, SegmentValue
 from streammetrics.reports.explanation_words import summary_of, unknown_text
 from streammetrics.reports.measure_places import MeasurePlaces, rank_places
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.report import Report
+from streammetrics.statistics.contributions import (
+    LISTS_MIN,
+    Arm,
+    Contribution,
+    ListSpread,
+    NamedValue,
+    ValueLists,
+    ValueSums,
+    contributions,
+    corrected_z,
+    named_values,
+    rank_contributions,
+)
+from streammetrics.statistics.estimates import Estimate, fieller_interval
+from streammetrics.statistics.measures import measure_text
+from streammetrics.statistics.onset import change_point
 from streammetrics.windows.panes import Group
 from streammetrics.words.names import in_order, name_order
 from streammetrics.words.sentences import parts_of

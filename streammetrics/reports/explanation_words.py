@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.explanation_values import Explanation, RankContribution, SegmentContributions, SegmentValue
+from streammetrics.statistics.measures import measure_text
 from streammetrics.words.numbers import percent
 from streammetrics.words.sentences import Words, join, measure_name, named, say
 from streammetrics.words.times import minute_text

@@ -19,7 +19,6 @@ from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.experiments.experiment_state import States, states_of
 from streammetrics.experiments.hours import Hours, MergedRows
 from streammetrics.experiments.list_signs import Reactions
-from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.same_people import same_people
 from streammetrics.reports.earlier_lifts import earlier_snapshots
@@ -30,6 +29,7 @@ from streammetrics.reports.later_lists import LaterLists
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.report import SinceReports
 from streammetrics.reports.scopes import ScopeReader, TaskScopes, sum_scopes
+from streammetrics.statistics.measures import Measures
 from streammetrics.windows.panes import WindowRules
 from streammetrics.words.names import name_order
 from streammetrics.words.sentences import DataWarning, join, named, say

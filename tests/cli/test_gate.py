@@ -25,9 +25,9 @@ from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.gate_answer import answer_gate
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
-from tests.experiments.samples import experiment
 from tests.support.command_line import COMMAND, called, environment, started, streammetrics
 from tests.support.committed_state import START_MS, answering, served, two_variants
+from tests.support.experiment_samples import experiment
 from tests.support.gates import MINUTE_MS, failing, gate_views, passing, report_at, shown_views, waiting
 from tests.tools.servers.certificates import Authority
 from tests.tools.servers.process import free_port

@@ -14,8 +14,8 @@ from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Labels
 from streammetrics.experiments import cross_of_users
-from streammetrics.experiments.moments import of_users
 from streammetrics.metrics import Scorer, Spec, TallyLayout
+from streammetrics.statistics.moments import of_users
 from streammetrics.windows.final_lists import FinalList, FinalLists
 from tests.support.enrolments import NOON_MS, RANKER, clock, found, machine_of, shown, take
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
 from streammetrics.experiments.hours import EntrySums, Hours, entry_of
-from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import of_users
 from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Scorer
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import CovarianceLayout, cross_of_users, of_users
 from tests.oracle.cells import RawList, came
 
 MEASURES = Measures(Scorer(["item_hit_rate@10"]).columns)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments.cell_estimates import Pair
-from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
-from streammetrics.experiments.moments import of_users
-from tests.experiments.samples import at_most
+from streammetrics.statistics.moments import CovarianceLayout, cross_of_users, of_users
 from tests.oracle.cells import RawList, compare
+from tests.support.experiment_samples import at_most
 from tests.support.tables import for_each
 from tests.tools.bench.aa import REGIMES, judge, line_of, wrong_regimes
 from tests.tools.bench.aa_feed import ARMS, BOTH, looks, measures_of

@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 
 from streammetrics.config.toml_text import settings_text
+from streammetrics.errors import ExperimentError
 from streammetrics.experiments import Hours, add_credits
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.estimates import difference, estimate
 from streammetrics.experiments.experiment_report import ExperimentReport
-from streammetrics.experiments.measures import ExperimentError, Measures
-from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.stored import Joined, Stored
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows
 from streammetrics.metrics import Scorer
 from streammetrics.reports.published import encoded
-from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
-from tests.experiments.samples import ONE_DAY, in_one_hour
+from streammetrics.statistics.estimates import difference, estimate
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import add, of_users
+from streammetrics.statistics.sequence import Mixture
+from tests.support.columns import MEASURES, ONE, WITH_COVARIATES
+from tests.support.experiment_samples import ONE_DAY, in_one_hour
 
 
 def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from streammetrics.experiments.cell_estimates import Pair
 from streammetrics.experiments.cuped import Reduced, reduce_variance
 from streammetrics.experiments.hours import EntrySums, Hours, entry_of
-from streammetrics.experiments.measures import COVARIATE_BITS, Measures
-from streammetrics.experiments.moments import of_users
 from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Scorer
+from streammetrics.statistics.measures import COVARIATE_BITS, Measures
+from streammetrics.statistics.moments import of_users
 from tests.oracle.cells import PairResult, RawList, came, compare
 
 MEASURES = Measures(Scorer(["mrr@10"]).columns, covariates=True)

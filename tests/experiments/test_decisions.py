@@ -11,7 +11,9 @@ import pytest
 
 from streammetrics.experiments import CovarianceLayout, Policy, Stored, build_report, choose_scales, cross_of_users, of_users
 from streammetrics.experiments.cell_estimates import Combined, Pair
-from streammetrics.experiments.estimates import (
+from streammetrics.experiments.experiment_report import ExperimentReport, MeasureReport
+from streammetrics.experiments.verdict import MeasureComparison, evidence, judge, log_evidence_within
+from streammetrics.statistics.estimates import (
     Estimate,
     difference,
     estimate,
@@ -21,13 +23,10 @@ from streammetrics.experiments.estimates import (
     variance_of,
     z_value,
 )
-from streammetrics.experiments.experiment_report import ExperimentReport, MeasureReport
-from streammetrics.experiments.measures import Measure
-from streammetrics.experiments.scales import MeasureScale, scale_of
-from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.verdict import MeasureComparison, evidence, judge, log_evidence_within
-from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
-from tests.experiments.samples import arm, in_one_hour, stored
+from streammetrics.statistics.measures import Measure
+from streammetrics.statistics.sequence import MeasureScale, p_value, scale_of
+from tests.support.columns import MEASURES, ONE, WITH_COVARIATES
+from tests.support.experiment_samples import arm, in_one_hour, stored
 from tests.support.tables import for_each
 
 NDCG = MEASURES.named("ndcg@10")

@@ -22,8 +22,8 @@ from streammetrics.experiments.effect_change import (
     evidence_by_midnight,
     parts_by_day,
 )
-from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.policy import Policy
+from streammetrics.statistics.estimates import Estimate
 from tests.experiments.raw_lists import MEASURES, RATE, stored_of
 from tests.oracle.cells import RawList, compare
 from tests.oracle.effect import by_day, changes

@@ -12,18 +12,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streammetrics.errors import ExperimentError
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.gate import GATE_CODES, DecidingMeasure, GateDecision, gate_of, whole_gate, within_gate_margin
-from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.stored import Joined, Stored
 from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows
-from tests.experiments.columns import MEASURES
-from tests.experiments.samples import arm, at_most, credits, in_one_hour
+from streammetrics.statistics.estimates import Estimate
+from streammetrics.statistics.measures import Measure
+from streammetrics.statistics.sequence import MeasureScale
+from tests.support.columns import MEASURES
+from tests.support.experiment_samples import arm, at_most, credits, in_one_hour
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 SCALE = MeasureScale(0.04, 0.4)

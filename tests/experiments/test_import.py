@@ -1,11 +1,11 @@
-"""The package is pure: it imports only arithmetic, checksums, patterns of text and times, numpy, the errors, and what metrics are."""
+"""Experiments and statistics import only arithmetic, checksums, patterns, times, numpy, words, errors and the records of metrics."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
-from streammetrics import experiments
+from streammetrics import experiments, statistics
 from tests.support.tables import for_each
 
 ALLOWED = {
@@ -34,10 +34,10 @@ ROOMS = (
     "streammetrics.statistics",
     "streammetrics.words",
 )
-FILES = sorted(Path(experiments.__file__).parent.glob("*.py"))
+FILES = sorted(file for room in (experiments, statistics) for file in Path(room.__file__ or "").parent.glob("*.py"))
 
 
-@for_each(FILES, lambda file: file.stem)
+@for_each(FILES, lambda file: f"{file.parent.name}.{file.stem}")
 def test_modules_import_only_arithmetic(file: Path) -> None:
     names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

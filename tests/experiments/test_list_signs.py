@@ -11,11 +11,11 @@ import pytest
 
 from streammetrics.experiments import Policy, build_report, choose_scales
 from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists, ListSigns, Reactions, list_signs
-from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import add, of_users
 from streammetrics.metrics import Scorer
-from tests.experiments.columns import MEASURES as COLUMNS
-from tests.experiments.samples import stored
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import add, of_users
+from tests.support.columns import MEASURES as COLUMNS
+from tests.support.experiment_samples import stored
 from tests.support.tables import for_each
 
 MEASURES = Measures(Scorer(["ndcg@10", "item_hit_rate@3", "item_hit_rate@10"]).columns)

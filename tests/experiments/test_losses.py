@@ -19,7 +19,7 @@ from streammetrics.experiments.losses import (
     moves_differ,
     unequal_losses,
 )
-from tests.experiments.samples import at_most
+from tests.support.experiment_samples import at_most
 
 NAMES = "new", "old"
 GRID = np.linspace(1e-6, 1 - 1e-6, 100_001)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from streammetrics.experiments import Policy
-from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.gate import within_gate_margin
-from streammetrics.experiments.measures import Measure
-from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.verdict import MeasureComparison, evidence, judge
+from streammetrics.statistics.estimates import Estimate
+from streammetrics.statistics.measures import Measure
+from streammetrics.statistics.sequence import MeasureScale
 
 ABANDONMENT = Measure("abandonment_rate", 0, "ratio", 2, 3, 0, lower_is_better=True)
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)

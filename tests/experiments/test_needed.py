@@ -10,8 +10,8 @@ from streammetrics.experiments import Policy, build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport, VariantReport
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.needed import gate_needed_of, needed_of, needed_sentences, needed_words, with_needed
-from tests.experiments.columns import MEASURES
-from tests.experiments.samples import experiment, stored
+from tests.support.columns import MEASURES
+from tests.support.experiment_samples import experiment, stored
 
 
 def treatment(report: ExperimentReport) -> VariantReport:

@@ -11,7 +11,7 @@ from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from streammetrics.metrics import Scorer
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import Metric
-from tests.experiments.samples import in_one_hour
+from tests.support.experiment_samples import in_one_hour
 
 MEASURES = Measures([*Scorer(["hit_rate@10", "dcg@10"]).columns, *EngagementLayout([Metric("zero_result_rate")]).columns])
 ONE = 1 << 40

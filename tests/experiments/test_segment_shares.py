@@ -22,7 +22,7 @@ from streammetrics.experiments.segment_shares import (
     z_of_value,
 )
 from streammetrics.experiments.stored import Stored
-from tests.experiments.samples import at_most
+from tests.support.experiment_samples import at_most
 from tests.support.tables import for_each
 
 HOURS, VALUES, USERS = 100, 24, 8_000

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from streammetrics.experiments import Entry, EntrySums, ExperimentReport, Hours, Policy, Stored, build_report, choose_scales, of_users
 from streammetrics.experiments.cell_estimates import Pair
-from streammetrics.experiments.estimates import Estimate
-from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.silent_arms import SilentHours, silent_hours
 from streammetrics.experiments.verdict import MeasureComparison, evidence
-from tests.experiments.columns import MEASURES, ONE
+from streammetrics.statistics.estimates import Estimate
+from streammetrics.statistics.sequence import MeasureScale
+from tests.support.columns import MEASURES, ONE
 
 FIRST = 480_000
 NDCG = MEASURES.named("ndcg@10")

@@ -11,18 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.config.toml_text import settings_text
+from streammetrics.errors import ExperimentError
 from streammetrics.experiments import Stored
 from streammetrics.experiments.effect_change import ChangedEffect, RunPart
-from streammetrics.experiments.estimates import Estimate, lift_interval
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health, health_of
 from streammetrics.experiments.hours import HOUR_MS
-from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measure_words import change_words
-from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import MeasureScale
-from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.stored import NO_FEEDBACK, Joined
 from streammetrics.experiments.verdict import (
     VERDICT_CODES,
@@ -35,6 +31,10 @@ from streammetrics.experiments.verdict import (
     judge_preference,
     waiting,
 )
+from streammetrics.statistics.estimates import Estimate, lift_interval
+from streammetrics.statistics.interleaving import Preference
+from streammetrics.statistics.measures import Measure
+from streammetrics.statistics.sequence import MeasureScale, Mixture
 from streammetrics.words.numbers import percent
 from tests.support.tables import for_each
 

@@ -9,8 +9,8 @@ import pytest
 
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus
-from tests.experiments.samples import experiment
 from tests.support.committed_state import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
+from tests.support.experiment_samples import experiment
 from tests.tools.servers.prometheus import PrometheusServer
 
 

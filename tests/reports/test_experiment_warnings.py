@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streammetrics.reports.experiment_warnings import USERS_MIN, user_warnings
-from tests.experiments.samples import experiment
+from tests.support.experiment_samples import experiment
 
 
 @pytest.mark.parametrize(

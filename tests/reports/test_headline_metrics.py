@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streammetrics.reports.headline_metrics import MEASURES_MAX, headline_measures
-from tests.experiments.samples import experiment
+from tests.support.experiment_samples import experiment
 
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
 

@@ -24,8 +24,8 @@ from streammetrics.reports.history import (
     stored_snapshot,
 )
 from streammetrics.runtime.publish.history_store import decode_history, encode_history
-from tests.experiments.columns import MEASURES
-from tests.experiments.samples import experiment, stored
+from tests.support.columns import MEASURES
+from tests.support.experiment_samples import experiment, stored
 from tests.support.tables import for_each
 
 START_MS = 1_732_183_200_000

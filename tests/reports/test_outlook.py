@@ -7,7 +7,7 @@ import pytest
 from streammetrics.experiments.experiment_report import THIS_DAY
 from streammetrics.reports.history import Downsampled, History, HistorySeries, HistorySnapshot
 from streammetrics.reports.outlook import HOUR_MS, users_per_hour, with_outlook
-from tests.experiments.samples import experiment
+from tests.support.experiment_samples import experiment
 
 MINUTE_MS = 60_000
 START_MS = 1_732_183_200_000

@@ -12,7 +12,7 @@ from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from streammetrics.reports.report_parts import ReportChoice
 from streammetrics.windows.panes import Group
-from tests.experiments.samples import experiment
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import EXPERIMENT, make_story
 
 NAMES = ("b", "c", "d", EXPERIMENT)

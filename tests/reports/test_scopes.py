@@ -5,9 +5,9 @@ from __future__ import annotations
 from streammetrics.enrolment.scopes import Scope
 from streammetrics.experiments import Measures
 from streammetrics.experiments.hours import Entry, HourRow
-from streammetrics.experiments.moments import of_users
 from streammetrics.metrics import Scorer
 from streammetrics.reports.scopes import sum_scopes
+from streammetrics.statistics.moments import of_users
 
 PLAIN = Measures(Scorer(["mrr@10"]).columns)
 WIDE = PLAIN.with_covariates

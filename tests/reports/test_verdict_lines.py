@@ -12,8 +12,8 @@ from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.result_records import verdict_record
 from streammetrics.reports.verdict_lines import ChangedVerdicts, VerdictLine, verdict_lines
 from streammetrics.words.sentences import DataWarning, Part
-from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS
+from tests.support.experiment_samples import experiment
 from tests.support.gates import failing, report_at, waiting
 from tests.support.page_story import SIX, many_experiments
 

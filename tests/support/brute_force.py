@@ -8,9 +8,9 @@ from dataclasses import astuple
 from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.experiments import CovarianceLayout, Measures, Stored
-from streammetrics.experiments.measures import LISTS, Measure
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.builder import ReportBuilder
+from streammetrics.statistics.measures import LISTS, Measure
 from streammetrics.windows.unique_users import UniqueUserWindow
 from tests.oracle import Result, Tally, expected_result
 from tests.oracle.experiments import Scope, Sums

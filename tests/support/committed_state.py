@@ -25,8 +25,8 @@ from streammetrics.windows.unique_users import UNIQUE_USERS
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
 from streammetrics.words.sentences import DataWarning
-from tests.experiments.samples import experiment
 from tests.support.catalogue import assessment
+from tests.support.experiment_samples import experiment
 
 TOPICS = ("impressions", "feedback")
 START_MS = 1_732_183_200_000

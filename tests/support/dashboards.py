@@ -37,11 +37,11 @@ from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.words.sentences import DataWarning
-from tests.experiments.columns import WITH_COVARIATES
-from tests.experiments.samples import arm, credits, in_one_hour
 from tests.support.catalogue import assessment
+from tests.support.columns import WITH_COVARIATES
 from tests.support.command_line import started
 from tests.support.committed_state import Now, served, two_variants
+from tests.support.experiment_samples import arm, credits, in_one_hour
 from tests.tools.servers.process import HOST
 from tests.tools.servers.prometheus import PrometheusServer
 

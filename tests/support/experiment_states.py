@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from streammetrics.experiments import ExperimentReport, Joined, Policy, Stored, build_report, choose_scales
-from tests.experiments.columns import MEASURES
-from tests.experiments.samples import arm, in_one_hour
+from tests.support.columns import MEASURES
+from tests.support.experiment_samples import arm, in_one_hour
 from tests.support.paths import ROOT
 
 GATE_PAGE: Final = ROOT / "streammetrics" / "experiments" / "gate.md"

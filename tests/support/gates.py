@@ -10,9 +10,9 @@ from streammetrics.experiments import ExperimentReport, Policy, build_report
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
-from tests.experiments.columns import MEASURES
-from tests.experiments.samples import experiment, stored
+from tests.support.columns import MEASURES
 from tests.support.committed_state import START_MS, Now, two_variants
+from tests.support.experiment_samples import experiment, stored
 
 SAME, WORSE = {"control": 0.5, "treatment": 0.5}, {"control": 0.5, "treatment": 0.4}
 MINUTE_MS = 60_000

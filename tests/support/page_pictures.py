@@ -21,9 +21,9 @@ from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.report import Report
-from tests.experiments.samples import experiment
 from tests.support.command_line import started
 from tests.support.committed_state import MINUTE_MS, Pipeline, served
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import EXPERIMENT, SIX, Story, make_story, many_experiments, many_variants, mixed_experiment, with_experiments
 from tests.tools.servers.tools import find_chromium
 

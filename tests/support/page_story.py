@@ -23,8 +23,8 @@ from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
-from tests.experiments.samples import experiment, in_one_hour
 from tests.support.committed_state import MINUTE_MS, Now, Pipeline
+from tests.support.experiment_samples import experiment, in_one_hour
 
 EXPERIMENT = "ranker-v7"
 ITEMS = ("a", "b", "c", "d")

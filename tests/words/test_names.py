@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.words.names import fit, group_order, in_order, isolated, name_order
-from tests.experiments.samples import experiment
+from tests.support.experiment_samples import experiment
 from tests.support.tables import for_each
 
 

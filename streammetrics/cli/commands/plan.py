@@ -24,11 +24,11 @@ from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START
-from streammetrics.experiments.measures import measure_text
-from streammetrics.experiments.planning import Assumptions, PlannedWord, VerdictRules, detectable_lift
-from streammetrics.experiments.planning import plan as planned
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import users_per_hour
+from streammetrics.statistics.measures import measure_text
+from streammetrics.statistics.planning import Assumptions, PlannedWord, VerdictRules, detectable_lift
+from streammetrics.statistics.planning import plan as planned
 from streammetrics.wiring.logs import configure_quiet_logs
 
 DAYS = (1, 2, 7, 14, 28)

@@ -10,8 +10,8 @@ from rich.text import Text
 from streammetrics.cli.output.report_reader import interval_text, lift_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.explanation_values import Explanation
+from streammetrics.statistics.measures import measure_text
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import percent
 from streammetrics.words.times import minute_text

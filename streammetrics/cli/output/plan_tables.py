@@ -15,9 +15,9 @@ from rich.text import Text
 from streammetrics.cli.output.report_reader import lift_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import needed_words
-from streammetrics.experiments.planning import Assumptions, Planned, PlannedWord
+from streammetrics.statistics.measures import measure_text
+from streammetrics.statistics.planning import Assumptions, Planned, PlannedWord
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import percent
 

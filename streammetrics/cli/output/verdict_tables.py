@@ -21,12 +21,12 @@ from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START
-from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import needed_sentences
 from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.verdict_lines import ends_ms, further_warnings
+from streammetrics.statistics.measures import measure_text
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.times import minute_text

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from streammetrics.connectors.simulated.traffic import Traffic, Variant
-from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.policy import INTERLEAVED
 
 APPEAL_MAX = 0.6
 """Click probability of the most appealing item, once a user has examined it."""

@@ -15,10 +15,10 @@ from math import nan
 from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.builder import EARLIER_MAX, GROUPS_MAX
 from streammetrics.reports.published import Published
 from streammetrics.reports.report import Report
+from streammetrics.statistics.measures import measure_text
 from streammetrics.windows.panes import Group, GroupValues, Window, WindowView
 
 POINTS_MAX = EARLIER_MAX

@@ -21,7 +21,7 @@ from streammetrics.events.model import TS_MAX
 from streammetrics.reports.history import History
 from streammetrics.reports.published import encoded
 from streammetrics.words.times import minute_text
-from tests.experiments.samples import experiment
+from tests.support.experiment_samples import experiment
 from tests.support.report_page import AT_MS, plain
 from tests.support.tables import for_each
 

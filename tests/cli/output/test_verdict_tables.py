@@ -13,7 +13,7 @@ from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.verdict_tables import NEEDED_MAX, verdict_lines, verdict_summary
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.needed import Needed
-from tests.experiments.samples import experiment
+from tests.support.experiment_samples import experiment
 from tests.support.report_page import plain
 
 

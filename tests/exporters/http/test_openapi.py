@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 from streammetrics.exporters.http.openapi import API_VERSION
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
-from tests.experiments.samples import experiment
 from tests.support.committed_state import HOUR_MS, MINUTE_MS, served
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import Story, make_story, with_experiments
 
 

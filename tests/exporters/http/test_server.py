@@ -26,8 +26,8 @@ from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
 from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
-from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS, Now, Pipeline, served, shown, two_variants
+from tests.support.experiment_samples import experiment
 from tests.support.sockets import read_until_closed
 
 PAGE_FILES = ("/", *(f"/{name}" for name in SCRIPTS), "/page.css")

@@ -8,9 +8,9 @@ from dataclasses import replace
 from playwright.sync_api import expect
 
 from streammetrics.reports.report import Report
-from tests.experiments.samples import experiment
 from tests.integration.page.visits import Open, Served, fetched, group
 from tests.support.committed_state import MINUTE_MS
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import (
     EXPERIMENT,
     Story,

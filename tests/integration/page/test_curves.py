@@ -12,8 +12,8 @@ from streammetrics.experiments.experiment_report import EffectChange, PeriodLift
 from streammetrics.metrics.records import RECORDS
 from streammetrics.reports.history import Downsampled, History
 from streammetrics.reports.report import Report
-from tests.experiments.samples import experiment
 from tests.integration.page.visits import DRAWN, MINUS, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import EXPERIMENT, Story, with_experiments
 from tests.tools.servers.chart_library import originals
 

@@ -17,9 +17,9 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.experiment_state import ExperimentState, StateWord
 from streammetrics.reports.report import Report
 from streammetrics.words.names import in_order
-from tests.experiments.samples import experiment
 from tests.integration.page.visits import MINUS, MISSING, Open, Serve, Visit, clock, fetched, live, open_all, violations
 from tests.support.committed_state import HOUR_MS
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import (
     EXPERIMENT,
     SIX,

@@ -13,9 +13,9 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.report import Report
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted
-from tests.experiments.samples import experiment
 from tests.integration.page.visits import HOSTILE, NARROW, READ, Open, Serve, Served, fetched, open_all
 from tests.support.committed_state import MINUTE_MS, Pipeline
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import (
     EXPERIMENT,
     Story,

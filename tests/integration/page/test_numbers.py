@@ -13,7 +13,6 @@ from streammetrics.connectors.source import Input
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from streammetrics.words.sentences import DataWarning
-from tests.experiments.samples import experiment
 from tests.integration.page.visits import (
     DRAWN,
     MINUS,
@@ -29,6 +28,7 @@ from tests.integration.page.visits import (
     lifts,
 )
 from tests.support.committed_state import HOUR_MS, MINUTE_MS
+from tests.support.experiment_samples import experiment
 from tests.support.page_story import (
     EXPERIMENT,
     Story,

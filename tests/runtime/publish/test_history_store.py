@@ -8,8 +8,8 @@ from streammetrics.errors import StoreError
 from streammetrics.reports.history import SNAPSHOT_MS, History, HistorySnapshot
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.history_store import HistoryStore, decode_history, encode_history
-from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS, two_variants
+from tests.support.experiment_samples import experiment
 
 PLAIN = two_variants().report()
 WORSE = experiment({"control": 0.5, "treatment": 0.4})

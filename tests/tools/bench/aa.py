@@ -20,10 +20,10 @@ import numpy as np
 
 from streammetrics.experiments.arms import Arms, Compared
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.estimates import estimate, z_value
-from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
+from streammetrics.statistics.estimates import estimate, z_value
+from streammetrics.statistics.measures import Measures
 from tests.tools.bench.aa_feed import ARMS, looks, measures_of
 from tests.tools.bench.aa_lists import Regime, draw
 

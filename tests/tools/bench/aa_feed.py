@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.hours import HOUR_MS, Entry, EntrySums, Hours
-from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import add
 from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Column, Metric
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import CovarianceLayout, add
 from tests.tools.bench.aa_lists import DAY, Ints, Lists, Regime
 
 ARMS = ("control", "treatment", *"BCDE")

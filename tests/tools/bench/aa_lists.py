@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments.measures import COVARIATE_BITS
+from streammetrics.statistics.measures import COVARIATE_BITS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -23,7 +23,7 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.batch import Batch
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Event, Feedback, Impression, Labels
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT
+from streammetrics.statistics.measures import LISTS_AT, USERS_AT
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.tools.bench.engine_alone import ITEMS, START_MS, Timed

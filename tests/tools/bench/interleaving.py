@@ -23,9 +23,9 @@ from rich.table import Table
 
 from streammetrics.connectors.simulated.people import APPEAL_MAX, APPEAL_POWER, NOISE_POWER
 from streammetrics.connectors.simulated.traffic import Traffic
-from streammetrics.experiments.interleaving import Preference, credit_moments, preference
-from streammetrics.experiments.sequence import Mixture, one_sided
 from streammetrics.metrics import Scorer
+from streammetrics.statistics.interleaving import Preference, credit_moments, preference
+from streammetrics.statistics.sequence import Mixture, one_sided
 
 Floats = npt.NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import log_ndtr  # type: ignore[import-untyped]  # scipy has no stubs
 
-from streammetrics.experiments.planning import Assumptions, PlannedWord, VerdictRules, plan
-from streammetrics.experiments.sequence import Mixture, one_sided
+from streammetrics.statistics.planning import Assumptions, PlannedWord, VerdictRules, plan
+from streammetrics.statistics.sequence import Mixture, one_sided
 
 Floats = npt.NDArray[np.float64]
 

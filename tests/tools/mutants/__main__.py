@@ -60,8 +60,8 @@ GROUPS: Final[dict[str, Group]] = {
     ),
     "gate": Group(["experiments/gate.py", "reports/gate_answer.py"], ["tests/experiments/test_gate.py", "tests/reports"]),
     "statistics": Group(
-        ["experiments/sequence.py", "experiments/sample_ratio.py", "experiments/estimates.py"],
-        ["tests/experiments/test_sequence.py", "tests/experiments/test_sample_ratio.py", "tests/experiments/test_estimates.py"],
+        ["statistics/sequence.py", "statistics/sample_ratio.py", "statistics/estimates.py"],
+        ["tests/statistics/test_sequence.py", "tests/statistics/test_sample_ratio.py", "tests/statistics/test_estimates.py"],
     ),
 }
 """The oracle is compared with the engine in tests/engine/test_engine.py, so it judges the join and the tallies, too."""

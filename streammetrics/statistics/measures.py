@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.errors import CallerError
+from streammetrics.errors import ExperimentError
 from streammetrics.metrics.names import Column
 from streammetrics.metrics.records import RECORDS
 
@@ -33,10 +33,6 @@ COVARIATE_BITS: Final = 20
 
 USER_GRAIN: Final = {name: record.of_users for name, record in RECORDS.items() if record.of_users}
 """Metrics that are 0 or 1 for a list, and the measure of users with at least one 1."""
-
-
-class ExperimentError(CallerError):
-    """The caller broke a rule of the experiment statistics. The message names the rule and the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +200,7 @@ class Measures:
         """Convert moments of this layout to the layout without covariates.
 
         >>> from streammetrics.metrics import Scorer
-        >>> from streammetrics.experiments.moments import of_users
+        >>> from streammetrics.statistics.moments import of_users
         >>> wide = Measures(Scorer(["mrr@10"]).columns, covariates=True)
         >>> wide.without_covariates(of_users(wide, [[2, 3]], [[5]])) == of_users(wide.plain, [[2, 3]])
         True

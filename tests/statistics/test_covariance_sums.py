@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.experiments import ExperimentError
-from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
-from streammetrics.experiments.moments import add
-from tests.experiments.columns import MEASURES, totals
+from streammetrics.statistics.moments import CovarianceLayout, add, cross_of_users
+from tests.support.columns import MEASURES, totals
 
 LAYOUT = CovarianceLayout(MEASURES)
 NOBODY = [0] * MEASURES.totals_width

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.estimates import Estimate, difference
-from streammetrics.experiments.interleaving import (
+from streammetrics.errors import ExperimentError
+from streammetrics.statistics.estimates import Estimate, difference
+from streammetrics.statistics.interleaving import (
     LEVELS_MAX,
     credit_levels,
     credit_moments,
@@ -21,9 +22,8 @@ from streammetrics.experiments.interleaving import (
     preference,
     reversed_credit,
 )
-from streammetrics.experiments.measures import ExperimentError
-from streammetrics.experiments.moments import add
-from streammetrics.experiments.sequence import Mixture
+from streammetrics.statistics.moments import add
+from streammetrics.statistics.sequence import Mixture
 
 
 def test_the_team_with_more_relevant_items_wins_the_list() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from streammetrics.experiments.contributions import ListSpread
-from streammetrics.experiments.named_values import LISTS_MIN, SHIFT_MIN, Arm, NamedValue, ValueLists, named_values
+from streammetrics.statistics.contributions import LISTS_MIN, SHIFT_MIN, Arm, ListSpread, NamedValue, ValueLists, named_values
 
 SURFACES, COUNTRIES = ("home", "search", "feed", "cart"), ("BR", "DE", "FR")
 Worth = Callable[[bool, np.ndarray, np.ndarray], np.ndarray]

@@ -23,8 +23,8 @@ from streammetrics.experiments import (
     of_users,
 )
 from streammetrics.experiments.hours import HOUR_MS
-from streammetrics.experiments.measures import LISTS, LISTS_AT, USERS_AT, Measures
-from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
+from streammetrics.statistics.measures import LISTS, LISTS_AT, USERS_AT, Measures
+from tests.support.columns import MEASURES, ONE, WITH_COVARIATES
 
 USERS = 2_000
 

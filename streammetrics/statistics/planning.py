@@ -22,8 +22,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.experiments.measures import ExperimentError
-from streammetrics.experiments.sequence import Mixture, one_sided
+from streammetrics.errors import ExperimentError
+from streammetrics.statistics.sequence import Mixture, one_sided
 
 PlannedWord: TypeAlias = Literal["regressed", "safe", "improved"]
 """The verdicts that can be planned for."""

@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
-from streammetrics.experiments.incremental_moments import BLOCK_USERS, cross_changes, moment_changes
-from streammetrics.experiments.moments import add, subtract, zero
-from tests.experiments.columns import MEASURES, of_user
+from streammetrics.statistics.incremental_moments import BLOCK_USERS, cross_changes, moment_changes
+from streammetrics.statistics.moments import CovarianceLayout, add, cross_of_users, subtract, zero
+from tests.support.columns import MEASURES, of_user
 
 
 @given(st.data(), st.sampled_from((1, 5, 2 * BLOCK_USERS + 3)), st.sampled_from((44, 62, 63)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.contributions import ListSpread, ValueSums, contributions, corrected_z, rank_contributions
+from streammetrics.statistics.contributions import ListSpread, ValueSums, contributions, corrected_z, rank_contributions
 
 sums = st.integers(0, 60).flatmap(lambda bottom: st.tuples(st.integers(0, bottom << 40 if bottom else 0), st.just(bottom)))
 arms = st.dictionaries(st.sampled_from(["", "home", "search", "_other", "cart"]), sums.map(lambda each: ValueSums(*each)), max_size=5)

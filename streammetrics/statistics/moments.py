@@ -2,18 +2,21 @@
 
 Adding and subtracting integers is exact. So changes, merges and withdrawals may come in any order, and the moments always equal a
 batch computation over the users' current totals. A user without lists contributes nothing.
+
+Two cells of an experiment may have users in common. Their cross moments are sums over the users in both of products of their totals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments.measures import ExperimentError, Measures
+from streammetrics.errors import ExperimentError
+from streammetrics.statistics.measures import USERS, Measure, Measures, Product
 
 WORD_BITS: Final = 24
 """Bits of each of the three words that a total is split into. Totals of a few thousand lists, in units of 2**-40, fill two."""
@@ -136,3 +139,86 @@ def _words(rows: npt.NDArray[np.int64]) -> tuple[tuple[npt.NDArray[np.int64], ..
     mask = (1 << WORD_BITS) - 1
     words = (columns & mask, (columns >> WORD_BITS) & mask, columns >> (2 * WORD_BITS))
     return words, [np.asarray(word.any(axis=1)) for word in words]
+
+
+class CovariancePlaces(NamedTuple):
+    """Indexes of one measure's cross moments. The first letter is of the first cell."""
+
+    dd: int
+    yy: int
+    yd: int
+    dy: int
+
+
+class CovarianceLayout:
+    """The layout of cross moments: which entries of the two rows of a user are multiplied. `pairs` has (first cell's, second cell's).
+
+    The number of users in both cells comes first.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> layout = CovarianceLayout(Measures(Scorer(["mrr@10"]).columns))
+    >>> layout.pairs
+    ((0, 0), (1, 1), (2, 2), (2, 1), (1, 2))
+    """
+
+    def __init__(self, measures: Measures) -> None:
+        self.measures = measures.plain
+        self.pairs: tuple[Product, ...] = tuple(
+            dict.fromkeys(((USERS, USERS), *(pair for measure in self.measures for pair in _pairs_of(measure))))
+        )
+        self.width = len(self.pairs)
+        self.sides = np.array(self.pairs, dtype=np.int64).T
+        self._at = {pair: index for index, pair in enumerate(self.pairs)}
+
+    def places(self, measure: Measure) -> CovariancePlaces:
+        """Return the indexes of a measure's cross moments."""
+        return CovariancePlaces(*(self._at[pair] for pair in _pairs_of(measure)))
+
+    def swapped(self, moments: Sequence[int]) -> list[int]:
+        """Return the cross moments with the two cells in the other order.
+
+        >>> from streammetrics.metrics import Scorer
+        >>> layout = CovarianceLayout(Measures(Scorer(["mrr@10"]).columns))
+        >>> layout.swapped(cross_of_users(layout, [[2, 3]], [[5, 7]])) == cross_of_users(layout, [[5, 7]], [[2, 3]])
+        True
+        """
+        return [moments[self._at[other, one]] for one, other in self.pairs]
+
+
+def cross_of_users(
+    layout: CovarianceLayout,
+    one: Sequence[Sequence[int]] | npt.NDArray[np.int64],
+    other: Sequence[Sequence[int]] | npt.NDArray[np.int64],
+) -> list[int]:
+    """Return the cross moments of users with these totals in two cells. A user without lists in one of them adds nothing.
+
+    one, other: totals of the same users in the same order, shape (users, totals_width). The result is exact. Raises ExperimentError
+    when the numbers of users differ.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> layout = CovarianceLayout(Measures(Scorer(["mrr@10"]).columns))
+    >>> cross_of_users(layout, [[2, 3], [1, 4]], [[5, 7], [0, 0]])  # users, lists x lists', sum x sum', sum x lists', lists x sum'
+    [1, 10, 21, 15, 14]
+    """
+    if len(one) != len(other):
+        raise ExperimentError("totals", f"got {len(one)} users in one cell and {len(other)} in the other")
+    rows: list[list[list[int]]] | list[npt.NDArray[np.int64]]
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        both = (one[:, 0] != 0) & (other[:, 0] != 0)
+        rows = [plain_rows(layout.measures, totals[both]) for totals in (one, other)]
+        large = any(bool((abs(row) >= TOTAL_MAX).any()) for row in rows)
+        if not large and len(rows[0]) > FEW_USERS:
+            return sum_products(layout.sides, *rows)
+        rows = [row.tolist() for row in rows]
+    else:
+        shared = [at for at in range(len(one)) if one[at][0] and other[at][0]]
+        rows = [[layout.measures.row([int(value) for value in totals[at]]) for at in shared] for totals in (one, other)]
+    sums = [0] * layout.width
+    for ours, theirs in zip(*rows, strict=True):
+        sums = [total + ours[at] * theirs[to] for total, (at, to) in zip(sums, layout.pairs, strict=True)]
+    return sums
+
+
+def _pairs_of(measure: Measure) -> tuple[Product, ...]:
+    y, d = measure.top, measure.bottom
+    return (d, d), (y, y), (y, d), (d, y)

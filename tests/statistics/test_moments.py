@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, divide_half_even
-from streammetrics.experiments.moments import add, of_users, subtract, zero
+from streammetrics.errors import ExperimentError
 from streammetrics.metrics import Scorer
-from tests.experiments.columns import MEASURES, ONE, SCORER, WITH_COVARIATES, covariates, of_user, totals
+from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measures, divide_half_even
+from streammetrics.statistics.moments import add, of_users, subtract, zero
+from tests.support.columns import MEASURES, ONE, SCORER, WITH_COVARIATES, covariates, of_user, totals
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | totals()), max_size=30))

@@ -13,9 +13,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments.covariance_sums import CovarianceLayout
-from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import TOTAL_MAX, add, plain_rows
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import TOTAL_MAX, CovarianceLayout, add, plain_rows
 
 WORD_BITS: Final = 23
 """Bits of the words that a total is split into. Products of two words, summed over a block, are whole numbers below 2**53, so float64

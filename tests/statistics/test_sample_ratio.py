@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.measures import ExperimentError
+from streammetrics.errors import ExperimentError
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.sample_ratio import sample_ratio_p_value
-from tests.experiments import golden
+from streammetrics.statistics.sample_ratio import sample_ratio_p_value
+from tests.statistics import golden
 from tests.support.tables import for_each
 
 EQUAL = {"control": 1.0, "treatment": 1.0}

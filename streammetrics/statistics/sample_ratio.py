@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from streammetrics.experiments.measures import ExperimentError
+from streammetrics.errors import ExperimentError
 
 CONCENTRATION: Final = 1_000.0
 """Expected size of a broken split's error: about 1 / sqrt(CONCENTRATION) = 3 %. A 45 : 55 split instead of halves is found (p below

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.experiments.onset import change_point
+from streammetrics.statistics.onset import change_point
 
 SPANS = 60
 

@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from streammetrics.experiments.floors import EFFECTIVE_USERS_MIN
-from streammetrics.experiments.measures import ExperimentError
-from streammetrics.experiments.sequence import Mixture, one_sided, two_sided
+from streammetrics.errors import ExperimentError
+from streammetrics.statistics.estimates import EFFECTIVE_USERS_MIN
+from streammetrics.statistics.sequence import Mixture, one_sided, two_sided
 
 _LISTS_WIDTH: Final = 6
 """Moments of lists: users, lists of both kinds, and their three products."""
@@ -37,8 +37,6 @@ _LEVEL_WIDTH: Final = 9
 """Moments of one level: credit of both kinds, their three products, and their four products with lists."""
 LEVELS_MAX: Final = 8
 """Most levels of credit: the deciding one and those of the greatest grades."""
-INTERLEAVED: Final = "interleaved"
-"""The variant with lists of two rankers. Its lists are compared by team; the variant is compared with no other."""
 MINIMUM_CREDIT: Final = 0.05
 """The preference to detect: 5 in 100 more lists won than lost. It is the scale tau and does not depend on the data."""
 
@@ -188,7 +186,7 @@ def preference(
     moments: of the team against the control, which is the first of the pair. There is no interval without `effective_users_min`
     effective users in each kind of lists. teams: teams that are compared with the control; decisions share alpha among them (Bonferroni).
 
-    >>> from streammetrics.experiments.moments import add
+    >>> from streammetrics.statistics.moments import add
     >>> moments = [0] * credit_width(1)
     >>> for user in range(400):
     ...     moments = add(moments, credit_moments([1, 1, *((1, 1) if user % 4 else (-1, -1))]))

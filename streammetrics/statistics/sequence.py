@@ -16,17 +16,19 @@ The two-sided mixture splits the point into +effect and -effect, and uses the wh
 
     E = 1/2 cosh(effect z / sqrt(V)) exp(-effect**2 / (2 V))  +  1/2 (1 + 1/x)**(-1/2) exp(q**2 / 2)
 
-The boundary is the z at which E = 1/alpha. Any effect and tau are valid that do not depend on the difference.
+The boundary is the z at which E = 1/alpha. Any effect and tau are valid that do not depend on the difference. So both are chosen once
+per measure (`MeasureScale`), stored, and never change while an experiment runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from streammetrics.experiments.measures import ExperimentError
+from streammetrics.errors import ExperimentError
+from streammetrics.statistics.measures import Measure
 
 
 class Mixture(NamedTuple):
@@ -155,3 +157,27 @@ def _checked(variance: float, mixture: Mixture) -> float:
     if not 0 < ratio < math.inf:
         raise ExperimentError("V / tau**2", f"got {ratio!r}; must be finite and above 0")
     return ratio
+
+
+class MeasureScale(NamedTuple):
+    """The frozen numbers of one measure.
+
+    tau: the standard error of the difference at the freezing look. control_mean: the control's mean then.
+    """
+
+    tau: float
+    control_mean: float
+
+    def mixture(self, lift: float) -> Mixture:
+        """Return the mixture that detects a relative effect, such as `minimum_lift`."""
+        return Mixture(self.tau, lift * self.control_mean)
+
+
+def scale_of(measure: Measure, frozen: Mapping[str, float]) -> MeasureScale | None:
+    """Return a measure's scale among the frozen numbers; None if it is not frozen yet.
+
+    >>> scale_of(Measure("ndcg", 10, "mean", 2, 1, 40), {"ndcg@10": 0.02, "ndcg@10 control": 0.4}).mixture(0.1)
+    Mixture(tau=0.02, effect=0.04000000000000001)
+    """
+    tau = frozen.get(str(measure))
+    return None if tau is None else MeasureScale(tau, frozen[f"{measure} control"])

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.floors import effective_users, largest_user_share_max
-from streammetrics.experiments.moments import of_users
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES, Metric
-from tests.experiments.columns import MEASURES, ONE, totals
+from streammetrics.statistics.estimates import effective_users, largest_user_share_max
+from streammetrics.statistics.moments import of_users
+from tests.support.columns import MEASURES, ONE, totals
 
 arms = st.lists(totals().filter(lambda each: each[0] > 0), min_size=1, max_size=12)
 

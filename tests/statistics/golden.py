@@ -1,4 +1,4 @@
-"""Reference results of gbstats and ssrm-test in golden.json. `python -m tests.experiments.golden` computes them again.
+"""Reference results of gbstats and ssrm-test in golden.json. `python -m tests.statistics.golden` computes them again.
 
 Both packages need numpy 1, so they run in a temporary environment. Their results on seeded data are stored in full precision, with
 the data. statsmodels and ville are installed, and the tests call them directly.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from streammetrics.experiments.measures import Measures
 from streammetrics.metrics import Scorer
+from streammetrics.statistics.measures import Measures
 
 SCORER = Scorer(["ndcg@10", "hit_rate@5", "item_hit_rate@5", "dcg@10"])
 MEASURES = Measures(SCORER.columns)

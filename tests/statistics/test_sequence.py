@@ -9,10 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.estimates import difference, estimate
-from streammetrics.experiments.measures import ExperimentError, Measures
-from streammetrics.experiments.moments import of_users
-from streammetrics.experiments.sequence import (
+from streammetrics.errors import ExperimentError
+from streammetrics.metrics import Scorer
+from streammetrics.statistics.estimates import difference, estimate
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import of_users
+from streammetrics.statistics.sequence import (
     Mixture,
     log_evidence_one_sided,
     log_evidence_two_sided,
@@ -20,9 +22,8 @@ from streammetrics.experiments.sequence import (
     p_value,
     two_sided,
 )
-from streammetrics.metrics import Scorer
-from tests.experiments import golden
-from tests.experiments.columns import ONE
+from tests.statistics import golden
+from tests.support.columns import ONE
 
 HITS = Measures(Scorer(["hit_rate@10"]).columns)
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from streammetrics.experiments.measures import ExperimentError
-from streammetrics.experiments.planning import (
+from streammetrics.errors import ExperimentError
+from streammetrics.statistics.planning import (
     Assumptions,
     ComparisonScore,
     PlannedWord,
@@ -19,7 +19,7 @@ from streammetrics.experiments.planning import (
     plan,
     verdict_chance,
 )
-from streammetrics.experiments.sequence import Mixture, one_sided
+from streammetrics.statistics.sequence import Mixture, one_sided
 
 Floats = npt.NDArray[np.float64]
 HALF = Assumptions(variation=0.85, rules=VerdictRules(margin=0.0))

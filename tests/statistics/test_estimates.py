@@ -10,7 +10,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.estimates import (
+from streammetrics.errors import ExperimentError
+from streammetrics.metrics import Scorer
+from streammetrics.statistics.estimates import (
     Estimate,
     Interval,
     difference,
@@ -20,11 +22,10 @@ from streammetrics.experiments.estimates import (
     log_evidence_below,
     z_value,
 )
-from streammetrics.experiments.measures import ExperimentError, Measures
-from streammetrics.experiments.moments import of_users
-from streammetrics.experiments.sequence import Mixture, two_sided
-from streammetrics.metrics import Scorer
-from tests.experiments.columns import MEASURES, ONE, totals
+from streammetrics.statistics.measures import Measures
+from streammetrics.statistics.moments import of_users
+from streammetrics.statistics.sequence import Mixture, two_sided
+from tests.support.columns import MEASURES, ONE, totals
 
 means = st.floats(0.01, 10)
 errors = st.floats(1e-4, 0.3)
