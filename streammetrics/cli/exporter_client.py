@@ -76,7 +76,7 @@ class ExporterClient:
             ago = span_text(int(1_000 * pulse.commit_age_seconds))
             why = "; ".join(pulse.outages) or "no worker runs, or nothing is sent"
             nothing = f"no worker has committed anything for {ago}: {why}"
-            parts.append(nothing if silent else f"the last commit was {ago} ago")
+            parts.append(nothing if silent or pulse.outages else f"the last commit was {ago} ago")
         return f"{self.url}: {'; '.join(parts)}" if parts else ""
 
     def _get(self, path: str) -> HttpAnswer:

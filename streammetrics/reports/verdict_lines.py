@@ -133,8 +133,24 @@ def warnings_of(experiment: ExperimentReport, variant: str = "") -> tuple[DataWa
 
 
 def further_warnings(warnings: Iterable[DataWarning], reason: str) -> list[DataWarning]:
-    """Return the warnings that the reason of a verdict does not say already, for readers of both."""
-    return [warning for warning in warnings if warning.text not in reason]
+    """Return what the warnings say that the reason of a verdict does not say already, for readers of both. `banner.js` has the same rule.
+
+    Of a warning that the reason has without the names in front of it, the fix is left.
+
+    >>> changed = DataWarning("effect changed", "new on mrr@10: the effect has changed: 2 % lower, 9 % higher since", "set start")
+    >>> for reason in ("new: 7 % higher", "new: 7 % higher; the effect has changed: 2 % lower, 9 % higher since"):
+    ...     print(*further_warnings([changed], reason))
+    new on mrr@10: the effect has changed: 2 % lower, 9 % higher since. Set start.
+    Set start
+    """
+    further = list[DataWarning]()
+    for warning in warnings:
+        _, _, unnamed = warning.text.partition(": ")
+        if unnamed and unnamed in reason and warning.text not in reason and warning.fix:
+            further.append(DataWarning(warning.key, f"{warning.fix[:1].upper()}{warning.fix[1:]}", variant=warning.variant))
+        elif warning.text not in reason:
+            further.append(warning)
+    return further
 
 
 def ends_ms(experiment: ExperimentReport, up_to_ms: int | None) -> int | None:

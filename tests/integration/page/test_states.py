@@ -85,18 +85,26 @@ class TestStates:
         lists = [Impression(f"r{at}", f"u{at}", pane_ms + 1_000 * at, ("a", "b"), (("new", "control"),)) for at in range(21)]
         pipeline = Pipeline().feed("feedback", Feedback(user_id="u20", ts=pane_ms + 20_000, item_id="a", action="click"))
         port = serve(story.views(), pipeline.feed("impressions", *lists).report())
+        opened = time.time()
         found = visit(port.base)
         ends = clock(pane_ms + MINUTE_MS)
         expect(found.page.locator(".pill")).to_have_text("Starting")
-        expect(found.page.locator(".banner.starting")).to_have_text(
-            f"Events arrive. The first live window ends in 45\u00a0s ({ends}); until then the page has the lists so far."
+        said = re.fullmatch(
+            r"Events arrive\. The first whole live window comes in (\d+)\ss \((.*)\); until then the page has the lists so far\.",
+            found.page.locator(".banner.starting").inner_text(),
         )
+        assert said is not None
+        left = int(said[1])
+        assert left <= 45
+        assert said[2].replace("\u00a0", " ") in {clock(1_000 * at) for at in range(int(opened) + left, int(time.time()) + left + 2)}
+        expect(found.page.locator("#pipeline")).to_contain_text("no list is final yet")
+        expect(found.page.locator("#pipeline")).to_contain_text("No feedback has an outcome yet.")
         expect(found.head("Live", section="new")).to_have_text(f"Live? last hourso far; ends {ends}")
         expect(found.head("Final", section="new")).to_have_text(f"Final? last hourfirst ones at {clock(pane_ms + 32 * MINUTE_MS)}")
         expect(found.cell("Live", "control", section="new")).to_contain_text("21 lists")
         story.now.seconds += 10
         found.ask_again()
-        expect(found.page.locator(".banner.starting")).to_contain_text("ends in 35\u00a0s")
+        expect(found.page.locator(".banner.starting")).to_contain_text("comes in 35\u00a0s")
         port.views.show(pipeline.move_on(pane_ms + 66_000).report())
         found.ask_again()
         live(found.page)

@@ -47,9 +47,12 @@ function counts(line, stats) {
   return [countedText(line.users, "user"), shown, "."];
 }
 
-/** What bends the numbers of a verdict, without what its reason says already. */
+/** What bends the numbers of a verdict, without what its reason says already (see `further_warnings`). */
 function warnings(line) {
-  return line.warnings.filter((each) => !line.reason.includes(each.text))
-    .map((each) => make("p", { class: "doubt" }, make("strong", {}, "Warning: "), finding(each.parts), adviceOf(each.parts).map((text) => ` ${text}`),
-      each.fix ? [" ", finding([["text", each.fix]])] : null));
+  return line.warnings.filter((each) => !line.reason.includes(each.text)).map((each) => {
+    const unnamed = each.text.split(": ").slice(1).join(": ");
+    const fix = each.fix ? [" ", finding([["text", each.fix]])] : null;
+    if (unnamed && line.reason.includes(unnamed)) return fix && make("p", { class: "doubt" }, fix);
+    return make("p", { class: "doubt" }, make("strong", {}, "Warning: "), finding(each.parts), adviceOf(each.parts).map((text) => ` ${text}`), fix);
+  });
 }

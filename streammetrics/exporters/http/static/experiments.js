@@ -163,10 +163,13 @@ function rowHead(experiment, variant, at, control) {
 }
 
 function windowHead(view, kind) {
-  const first = kind === "final" ? (view.report.first_numbers ?? []).find((each) => each.number === "final") : null;
+  const first = kind === "final" ? firstFinal(view) : null;
   const end = first ? `first ones at ${timeText(first.at_ms, view.now)}` : endText(view, windowOf(view, kind), "a task no longer has all panes");
   return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), help(kind), ` ${lastWords(view.selection.windowMs)}`, fine(end)];
 }
+
+/** The first final number while it is still to come. */
+const firstFinal = ({ report }) => (report.first_numbers ?? []).find((each) => each.number === "final");
 
 function endText(view, window, problem) {
   if (!window || window.end_ms === null) return "not started";
@@ -184,7 +187,7 @@ function windowCell(view, kind, experiment, variant) {
 
 /** Users are counted after their sessions end, so this window ends before the final one. */
 function usersHead(view, users) {
-  return [`Users of the ${lastWords(users.window_ms)}`, fine(endText(view, users, "users were not counted all the time"))];
+  return [`Users of the ${lastWords(users.window_ms)}`, fine(firstFinal(view) ? "not started" : endText(view, users, "users were not counted all the time"))];
 }
 
 function usersCell(view, users, experiment, variant) {

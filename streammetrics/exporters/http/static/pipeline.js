@@ -27,7 +27,7 @@ export function pipeline(view) {
       tile("Open sessions", roundCountText(report.sessions_open), `of ${roundCountText(report.users_open)} ${report.users_open === 1 ? "user" : "users"}`),
       processTile(pulse)),
     make("div", { class: "pair" },
-      reasons("Feedback by outcome", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
+      feedback(counters),
       dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "No events were refused."),
       total(exposed) ? reasons("Lists by their users' exposures", exposed, "of lists") : null,
       labels.length ? reasons("Labels left out of lists, by reason", labels, "of labels") : null),
@@ -54,6 +54,7 @@ function lagTile(pulse) {
 
 function ageTile(view, name, end, note) {
   if (view.report.ended) return [];
+  if (name === "Final up to" && (view.report.first_numbers ?? []).some((each) => each.number === "final")) return [tile(name, MISSING, "no list is final yet")];
   if (!isNumber(end)) return [tile(name, MISSING, "a task has no events yet")];
   return [tile(name, `${spanText(view.now - end)} ago`, [make("time", { datetime: new Date(end).toISOString() }, timeText(end, view.now)), `; ${note}`])];
 }
@@ -67,6 +68,12 @@ function processTile(pulse) {
 
 function total(counts) {
   return counts.reduce((sum, [, count]) => sum + count, 0);
+}
+
+function feedback(counters) {
+  const counts = FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]);
+  return total(counts) ? reasons("Feedback by outcome", counts, "of feedback")
+    : make("p", { class: "note" }, "No feedback has an outcome yet. It gets one when the session of its user has ended.");
 }
 
 function reasons(caption, counts, of, all = total(counts)) {

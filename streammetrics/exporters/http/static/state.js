@@ -34,16 +34,16 @@ export function stateOf(now, at) {
   if (at - report.watermark_ms > BEHIND_MS) {
     return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, at)}, ${spanText(at - report.watermark_ms)} ago. ${slowestInput(report)}`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
   }
-  if (first) return ["starting", "Starting", [`Events arrive. The first live window ends ${first}; until then the page has the lists so far.`]];
+  if (first) return ["starting", "Starting", [`Events arrive. The first whole live window comes ${first}; until then the page has the lists so far.`]];
   return ["live", "Live", []];
 }
 
-/** When the first number of a kind comes, which the page counts down to in the first minutes; null if it is there. */
+/** When the first number of a kind comes, by the clock, which the page counts down to in the first minutes; null if it is there. */
 function firstNumber(now, at, kind) {
   const awaited = (now.report?.first_numbers ?? []).find((each) => each.number === kind);
   if (!awaited) return null;
   const left = 1000 * awaited.seconds - (ageMs(now) ?? 0);
-  return left > 0 ? `in ${spanText(left)} (${timeText(awaited.at_ms, at)})` : "any moment now";
+  return left > 0 ? `in ${spanText(left)} (${timeText(at + left, at)})` : "any moment now";
 }
 
 /** The age of the report now; null if it is unknown. */
