@@ -17,13 +17,12 @@ from streammetrics.connectors.store import (
     Commit,
     CommitOutcome,
     DueQuery,
-    LoadedUsers,
     PendingDueUsers,
     PendingUsers,
     StoreNode,
     lost_state,
 )
-from streammetrics.state.tables import CommitMark, TaskView
+from streammetrics.state.tables import CommitMark, LoadedUsers, TaskView
 
 STALE_MAX = 1_000
 """Stale entries that are allowed on top of one per user, before the collections are rebuilt."""

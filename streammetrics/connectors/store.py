@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from streammetrics.errors import StateError
-from streammetrics.state.tables import CommitMark, Rows, StateChanges, TaskView
+from streammetrics.state.tables import CommitMark, LoadedUsers, Rows, StateChanges, TaskView
 
 NO_BOUNDS: Mapping[int, Mapping[str, int]] = MappingProxyType({})
 
@@ -89,21 +89,6 @@ class DueQuery(NamedTuple):
     ms: int
     users_max: int
     bytes_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedUsers:
-    """Users read from the store: the requested ones (absent: no state), those that are due, and when the next one is due.
-
-    Due users come without state, because most of them are cached by the caller. `totals` are those of due users and of
-    users whose totals were requested. `unread` are requested users that were not read because the others reached the byte limit.
-    """
-
-    users: Mapping[str, bytes]
-    due: Sequence[str] = ()
-    next_due_ms: int | None = None
-    totals: Mapping[str, bytes] = field(default_factory=dict)
-    unread: Sequence[str] = ()
 
 
 PendingUsers: TypeAlias = Callable[[], Mapping[str, bytes] | None]

@@ -20,7 +20,7 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.store import FindMisplaced
-from streammetrics.state.tables import Rows, StateChanges
+from streammetrics.state.tables import LoadedUsers, Rows, StateChanges
 from streammetrics.windows.pane_store import FinalPane
 
 
@@ -79,22 +79,12 @@ class Engine:
             return Needs(frozenset(), due, state.enrolments.missing_records())
         return Needs(state.sessions.missing(batch.users), due)
 
-    def take(
-        self,
-        state: TaskState,
-        needs: Needs,
-        users: Mapping[str, bytes],
-        due: Sequence[str] = (),
-        next_due_ms: int | None = None,
-        misplaced: FindMisplaced | None = None,
-        totals: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> list[str]:
-        """Add what was loaded to the state; return the users that are due. Users in memory are newer than the store and stay."""
-        state.enrolments.load_records(needs.totals, due, totals)
-        state.sessions.load((*needs.users, *due), users, misplaced)
+    def load(self, state: TaskState, needs: Needs, loaded: LoadedUsers, misplaced: FindMisplaced | None = None) -> None:
+        """Add what was loaded to the state. Users in memory are newer and stay. The next step gets those that are due."""
+        state.enrolments.load_records(needs.totals, loaded.due, loaded.totals)
+        state.sessions.load((*needs.users, *loaded.due), loaded.users, misplaced)
         if needs.due_before_ms is not None:
-            state.sessions.note_due(next_due_ms)
-        return list(due)
+            state.sessions.note_due(loaded.next_due_ms)
 
     def step(
         self,
@@ -107,7 +97,7 @@ class Engine:
     ) -> BatchResult:
         """Take a batch of one input, or none. Write the rejected events as dead letters before the next commit.
 
-        All users in `needs` must have been loaded. Lists are joined here and tallied by `save`.
+        All users in `needs` must have been loaded. `due` are the loaded users that are due. Lists are joined here and tallied by `save`.
 
         `idle` are the inputs (by topic index) that are caught up and silent, never the batch's own. If all inputs are idle, `tick_ms` is
         the time up to which they are known to be silent. `ended_until` ends the task's input: sessions close and lists become final up to
@@ -119,7 +109,8 @@ class Engine:
         if batch is not None:
             loop.take(batch, idle)
         if ended_until is not None:
-            state.labels.runs.end_input(state.progress.closed_before)
+            state.labels.flush()
+            state.runs.end_input(state.progress.closed_before)
             state.enrolments.end_input(state.progress.newest_supported())
             state.progress.end(ended_until)
         state.sessions.close_due(due, state.progress.closed_before)
@@ -137,7 +128,7 @@ class Engine:
 
         The steps, in order; each later one needs the results of those before:
 
-        0. Lists: join the sessions that are stale, and give lists their late labels.
+        0. Lists: note their times in groups and runs, join the sessions that are stale, and give lists their late labels.
         1. Panes: tally the lists that changed, finalize complete panes, expire old ones.
         2. Enrolments: add the lists that became final to users' totals.
         3. Sessions: encode the users that changed, and when each is due again.
@@ -145,6 +136,7 @@ class Engine:
         5. Control record: how far the inputs are read, and every other field that is not stored by user or as rows.
         """
         bound = state.progress.closed_before
+        state.labels.flush()
         changed = state.sessions.take_changed(bound)
         state.list_labels.advance(bound, state.sessions.next_due)
         final_panes = state.panes.on_changed(changed, state.labels, self.final_bound(state), state.progress.watermark)

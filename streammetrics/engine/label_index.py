@@ -1,7 +1,7 @@
-"""The label sets that a task has seen: their groups, and the runs of their experiments.
+"""The label sets that a task has seen and their groups. The times of their lists extend the runs of experiments.
 
-The loop only notes the time of a list in the entry of its label set, because that is cheap. The index passes these times on to groups
-and runs before anyone reads them. So nothing outside needs to call a flush.
+The loop only notes the time of a list in the entry of its label set, because that is cheap. `flush` passes these times on to groups and
+runs. The engine calls it before it ends an input and before it saves, and the index before it reads groups or runs itself.
 """
 
 from __future__ import annotations
@@ -65,21 +65,20 @@ class LabelState(msgspec.Struct, array_like=True):
 
 
 class LabelIndex:
-    """Groups and experiment runs of a task, kept up to date from its label sets.
+    """Groups of a task, kept up to date from its label sets. `runs` are its experiment runs, which have an owner of their own.
 
     `entries` is by (experiments, segments). `unflushed` are the entries with times that groups and runs do not know yet. `since`: no list
     of the group is older than this time, so a group that was forgotten and comes back does not count its former lists. `_in_total`: number
     of groups without a segment. `_none_before`: all groups have a list since this time (ms).
     """
 
-    __slots__ = ("_groups", "_in_total", "_none_before", "_on_forget", "_rules", "_runs", "entries", "since", "unflushed")
+    __slots__ = ("_groups", "_in_total", "_none_before", "_on_forget", "_rules", "entries", "runs", "since", "unflushed")
 
-    def __init__(self, rules: EngineRules, on_forget: Callable[[Group], None]) -> None:
-        self._rules, self._on_forget = rules, on_forget
+    def __init__(self, rules: EngineRules, runs: ExperimentRuns, on_forget: Callable[[Group], None]) -> None:
+        self._rules, self.runs, self._on_forget = rules, runs, on_forget
         self._groups: dict[Group, int] = {}
         self._in_total = 0
         self._none_before = NEVER
-        self._runs = ExperimentRuns(0 if rules.experiments is None else rules.experiments.idle_ms)
         self.since: dict[Group, int] = {}
         self.entries: dict[tuple[Labels, Labels], LabelSetEntry] = {}
         self.unflushed: list[LabelSetEntry] = []
@@ -89,36 +88,23 @@ class LabelIndex:
         self._groups = {group: newest for group, newest, _ in stored.groups}
         self.since = {group: since for group, _, since in stored.groups}
         self._in_total = sum(not group.segment for group in self._groups)
-        self._runs.next_number = stored.runs_from
+        self.runs.next_number = stored.runs_from
 
     def restore_runs(self, stored: LabelState) -> None:
         """Continue the experiment runs of the last commit."""
         for number, experiment, first, last, variants, earlier in stored.runs:
-            self._runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
-        self._runs.ended = dict(stored.ended)
+            self.runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
+        self.runs.ended = dict(stored.ended)
 
     def stored(self) -> LabelState:
         """Return what the next commit writes."""
+        self.flush()
         return LabelState(
-            groups=[(group, newest, self.since[group]) for group, newest in sorted(self.groups.items())],
+            groups=[(group, newest, self.since[group]) for group, newest in sorted(self._groups.items())],
             runs=[(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
-            runs_from=self._runs.next_number,
-            ended=sorted(self._runs.ended.items()),
+            runs_from=self.runs.next_number,
+            ended=sorted(self.runs.ended.items()),
         )
-
-    @property
-    def groups(self) -> dict[Group, int]:
-        """The time of each group's newest list."""
-        if self.unflushed:
-            self._flush()
-        return self._groups
-
-    @property
-    def runs(self) -> ExperimentRuns:
-        """The experiment runs, with every list that was noted."""
-        if self.unflushed:
-            self._flush()
-        return self._runs
 
     def groups_of(self, experiments: Labels, segments: Labels) -> tuple[Group, ...]:
         """Return the groups of a label set."""
@@ -184,7 +170,7 @@ class LabelIndex:
                 self._none_before = min(self._none_before, ts)
                 self.since[group] = NEVER if watermark == NEVER else watermark - self._rules.lateness_ms
         if len(self.entries) >= LABEL_SETS_MAX:
-            self._flush()
+            self.flush()
             self.entries.clear()
         self.entries[experiments, segments] = entry
 
@@ -211,6 +197,7 @@ class LabelIndex:
         rules = self._rules.experiments
         if rules is None or not experiments:
             return experiments
+        self.flush()
         runs, room = self.runs, rules.variants_max - self.runs.variants()
         if room >= 0 and (runs.know_all(experiments, ts) or runs.new_variants(experiments, ts) <= room):
             return experiments
@@ -235,18 +222,19 @@ class LabelIndex:
 
     def extend_runs(self, entry: LabelSetEntry, ts: int) -> None:
         """Count a list in the runs of its experiments, and set the times for which the entry's runs are known."""
+        self.flush()
         extended = [self.runs.extend(experiment, variant, ts) for experiment, variant in entry.experiments]
-        entry.known_from = max(run.first for run in extended) - self._runs.idle_ms
-        entry.known_until = min(run.last for run in extended) + self._runs.idle_ms
+        entry.known_from = max(run.first for run in extended) - self.runs.idle_ms
+        entry.known_until = min(run.last for run in extended) + self.runs.idle_ms
 
     def _too_many(self, groups: Iterable[Group]) -> bool:
         """Whether the groups include new ones that exceed the limit. Known groups never do, so a cached entry need not ask."""
         new = sum(group not in self._groups for group in groups)
         return new > 0 and len(self._groups) + new > self._rules.groups_max
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Pass the noted times on to groups and runs."""
-        groups, runs = self._groups, self._runs
+        groups, runs = self._groups, self.runs
         for entry in sorted(self.unflushed, key=attrgetter("newest"), reverse=True):  # the first ones extend runs, the others rarely do
             for group in entry.groups:
                 if groups.get(group, NEVER) < entry.newest:
@@ -262,7 +250,8 @@ class LabelIndex:
         """Forget the groups without a list since `before` (ms). Nothing is searched while there can be none."""
         if before <= self._none_before:
             return
-        for group in [group for group, newest in self.groups.items() if newest < before]:
+        self.flush()
+        for group in [group for group, newest in self._groups.items() if newest < before]:
             del self._groups[group], self.since[group]
             self._in_total -= not group.segment
             self._on_forget(group)

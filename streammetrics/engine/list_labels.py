@@ -57,6 +57,7 @@ class ListLabels:
         if duplicate is not None:
             counts["duplicate", duplicate] += 1
         if self._extends_runs:
+            labels.flush()
             labels.runs.extend(*label, ts, ts + rules.validity_ms)  # as long as it may give lists its variant
         return True
 

@@ -23,6 +23,7 @@ from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS, FeedbackDays
 from streammetrics.enrolment.reducer import Enrolments, EnrolmentState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, is_behind
+from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER
@@ -104,6 +105,7 @@ class TaskState:
         "on_final",
         "panes",
         "progress",
+        "runs",
         "sessions",
         "tables",
         "unique_users",
@@ -123,7 +125,8 @@ class TaskState:
         self.panes = PaneStore(
             tally_layout, pane_ms=rules.pane_ms, retention_ms=rules.retention_ms, may_have_gaps=rules.join.absolute_positions
         )
-        self.labels = LabelIndex(rules, self.panes.forget_total)
+        self.runs = ExperimentRuns(0 if rules.experiments is None else rules.experiments.idle_ms)
+        self.labels = LabelIndex(rules, self.runs, self.panes.forget_total)
         self.list_labels = ListLabels(rules, self.labels, self.progress)
         turns = EnrolmentTurns(pane_ms=rules.pane_ms, patience_ms=rules.patience_ms, attribution_ms=rules.join.attribution_ms)
         self.sessions = SessionStore(
@@ -138,10 +141,9 @@ class TaskState:
 
         # What is counted of lists. To add a table: its module, and its lines here and in `restore`. No owner refers to the task,
         # so that a task that is given up frees its memory at once: cycles are collected rarely.
-        labels = self.labels
         self.unique_users = UniqueUserPanes(rules.unique_users, UserCountLayout(tally_layout.scorer), rules.pane_ms)
-        self.enrolments = Enrolments(rules, totals_layout, lambda: labels.runs, self.unique_users, self.progress.counts)
-        self.feedback_days = FeedbackDays(lambda: labels.runs)
+        self.enrolments = Enrolments(rules, totals_layout, self.runs, self.unique_users, self.progress.counts)
+        self.feedback_days = FeedbackDays(self.runs)
         self.on_final: list[Callable[[FinalEvents], None]] = [self.enrolments.on_final]
         if rules.experiments is not None:
             self.on_final.append(self.feedback_days.on_final)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -29,7 +29,7 @@ class FeedbackDays:
 
     __slots__ = ("_changed", "_runs", "by_day")
 
-    def __init__(self, runs: Callable[[], ExperimentRuns]) -> None:
+    def __init__(self, runs: ExperimentRuns) -> None:
         self._runs = runs
         self._changed: set[int] = set()
         self.by_day: dict[int, tuple[int, int]] = {}
@@ -49,7 +49,7 @@ class FeedbackDays:
 
     def changes(self, times: TaskTimes) -> RowChanges:
         """Return what to commit, and drop the days before the oldest pane and the oldest run."""
-        first = min([times.oldest_kept, *(run.first for run in self._runs())]) // DAY_MS
+        first = min([times.oldest_kept, *(run.first for run in self._runs)]) // DAY_MS
         gone = [day for day in self.by_day if day < first]
         for day in gone:
             del self.by_day[day]

@@ -7,7 +7,7 @@ A user's earlier lists are never enrolled after later ones. All lists that wait 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -101,7 +101,7 @@ class Enrolments:
         self,
         rules: EnrolmentRules,
         layout: UserTotalsLayout | None,
-        runs: Callable[[], ExperimentRuns],
+        runs: ExperimentRuns,
         unique_users: UniqueUserPanes,
         counts: Counter[tuple[str, int]],
     ) -> None:
@@ -126,7 +126,7 @@ class Enrolments:
     def restore_scopes(self, stored: EnrolmentState, scopes: Mapping[str, bytes]) -> None:
         """Continue the sums of experiments, which are counted as at the last commit. The runs are restored."""
         self.counted_from = stored.counted_from
-        self.runs.restore_scopes(scopes)
+        self._runs.restore_scopes(scopes)
 
     def restart(self, newest: int, scopes: Iterable[str]) -> None:
         """Drop all that is known of experiments: they were switched on or off since the last commit.
@@ -134,7 +134,7 @@ class Enrolments:
         Lists up to the newest event may not have been counted, so counting begins after it. Users' totals of former runs are dropped
         when these users are next due.
         """
-        self.runs.delete_scopes(scopes)
+        self._runs.delete_scopes(scopes)
         self.counted_from = newest if newest == NEVER else newest + 1
         self._restarted = True
 
@@ -146,18 +146,13 @@ class Enrolments:
     def _spans(self) -> list[tuple[str, int | None, int | None]]:
         """The configured start and end of each experiment that has a run, if there is one of both."""
         rules = self._rules.experiments
-        spans = {} if rules is None else {run.experiment: rules.span(run.experiment) for run in self.runs}
+        spans = {} if rules is None else {run.experiment: rules.span(run.experiment) for run in self._runs}
         return [(experiment, *span) for experiment, span in sorted(spans.items()) if span != EVER]
 
     @property
     def changed(self) -> bool:
         """Whether experiments were restarted since the last commit."""
         return self._restarted
-
-    @property
-    def runs(self) -> ExperimentRuns:
-        """The experiment runs of the task."""
-        return self._runs()
 
     def end_input(self, newest: int) -> None:
         """Take the end of the input, whose newest event has this time (ms). Lists that could get feedback after it do not count.
@@ -221,7 +216,7 @@ class Enrolments:
     def changes(self, times: TaskTimes) -> RowChanges:
         """Return what to commit of the sums of experiments, by scope."""
         self._restarted = False
-        return self.runs.scope_changes(times.oldest_kept)
+        return self._runs.scope_changes(times.oldest_kept)
 
     def advance(self, bound: int, next_due: int) -> int:
         """Return the new `enrolled_before`: all users that were due before it have been processed, and so have the lists of final panes."""
@@ -252,9 +247,9 @@ class Enrolments:
             for (user_id, stored), label_runs in zip(self.records.items(), lists.label_runs, strict=True)
         ]
         if totals is not None:
-            self.runs.note_changed(totals.sum())
+            self._runs.note_changed(totals.sum())
         if split is not None:
-            self.runs.note_changed(split.sum())
+            self._runs.note_changed(split.sum())
         if seen is not None:
             self._unique_users.add(seen)
         changes = RecordChanges({}, [], {})
@@ -274,9 +269,9 @@ class Enrolments:
         rules = self._rules.experiments
         if rules is None or self._layout is None:
             return None
-        self.runs.drop_ended(bound)
+        self._runs.drop_ended(bound)
         targets = ExposureTargets(
-            self.runs,
+            self._runs,
             rules,
             lists.labels,
             pane_ms=self._rules.pane_ms,

@@ -47,6 +47,21 @@ class StatePiece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedUsers:
+    """Users read from the store: the requested ones (absent: no state), those that are due, and when the next one is due.
+
+    Due users come without state, because most of them are cached by the caller. `totals` are those of due users and of
+    users whose totals were requested. `unread` are requested users that were not read because the others reached the byte limit.
+    """
+
+    users: Mapping[str, bytes]
+    due: Sequence[str] = ()
+    next_due_ms: int | None = None
+    totals: Mapping[str, bytes] = field(default_factory=dict)
+    unread: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StateChanges:
     """All changes of one commit. They are written together or not at all.
 

@@ -14,6 +14,7 @@ from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import Feedback
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.state.tables import LoadedUsers
 
 ONE_EVENT = SupportRules(users=1)
 RULES = EngineRules(topics=("lists", "clicks"), grades=parse_grades("click=1"), out_of_orderness_ms=5, lateness_ms=10, support=ONE_EVENT)
@@ -25,7 +26,7 @@ LAYOUT = TallyLayout(Scorer(["mrr@3"]))
 def admit(state: TaskState, ts: int, idle: frozenset[int] = frozenset()) -> bool:
     """Take one event of the first input. Returns whether it is admitted."""
     engine, batch = Engine(RULES, LAYOUT), Batch(0, [(0, -1, (Feedback("u", ts, "i", "click"),))], 1)
-    engine.take(state, engine.needs(state, batch), {})
+    engine.load(state, engine.needs(state, batch), LoadedUsers({}))
     return not engine.step(state, batch, idle=idle).refused
 
 

@@ -17,6 +17,7 @@ from streammetrics.events.model import Impression
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.sessions.item_text import items_of
 from streammetrics.sessions.rules import JoinRules
+from streammetrics.state.tables import LoadedUsers
 
 GRADES = parse_grades("click=1")
 ONE_EVENT = SupportRules(users=1)
@@ -28,7 +29,7 @@ def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState,
     engine = Engine(rules, LAYOUT)
     state = engine.open(None)
     batch = Batch(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
-    engine.take(state, engine.needs(state, batch), {})
+    engine.load(state, engine.needs(state, batch), LoadedUsers({}))
     why = {each.offset: each.reason for each in engine.step(state, batch).refused}
     return state, [why.get(offset, "") for offset in range(len(shown))]
 
@@ -40,7 +41,7 @@ def taken(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> tuple[li
         for ts, (user, experiment, variant) in enumerate(lists)
     ]
     state, why = stepped(rules, shown)
-    return why, sorted(group.experiment for group in state.labels.groups), state.progress.counts["too_many_variants", 0]
+    return why, sorted(group.experiment for group, *_ in state.labels.stored().groups), state.progress.counts["too_many_variants", 0]
 
 
 def test_rejected_lists_do_not_use_up_groups() -> None:
@@ -88,9 +89,9 @@ def test_a_session_closed_by_a_limit_check_is_saved_even_if_the_list_is_rejected
     for ts, items in ((0, 1), (100, 11)):
         event = Impression(f"r{ts}", "u", ts, tuple(f"i{number}" for number in range(items)), positions=tuple(range(items)))
         batch = Batch(0, [(ts, -1, (event,))], ts + 1)
-        engine.take(state, engine.needs(state, batch), {})
+        engine.load(state, engine.needs(state, batch), LoadedUsers({}))
         refused = [each.reason for each in engine.step(state, batch).refused]
-        engine.take(state, engine.needs(state, None), {})
+        engine.load(state, engine.needs(state, None), LoadedUsers({}))
         changes = engine.save(state).changes
         results.append((refused, [*changes.users], [*changes.users_gone]))
     assert results == [([], ["u"], []), (["too_many_items"], [], ["u"])]
@@ -129,7 +130,7 @@ def test_malformed_and_future_events_do_not_count_as_timed() -> None:
 
     def timed(*events: Impression | MalformedEvent) -> tuple[list[str], int]:
         batch = Batch(0, [(0, 100, events)], 1)
-        engine.take(state, engine.needs(state, batch), {})
+        engine.load(state, engine.needs(state, batch), LoadedUsers({}))
         result = engine.step(state, batch)
         return [each.reason for each in result.refused], result.timed
 
@@ -143,7 +144,7 @@ def test_ignored_records_are_counted_and_neither_refused_nor_timed() -> None:
     engine = Engine(EngineRules(topics=("i",), grades=GRADES), LAYOUT)
     state = engine.open(None)
     batch = Batch(0, [(number, -1, (MalformedEvent("ignored", f"page {number % 30}"),)) for number in range(40)], 40)
-    engine.take(state, engine.needs(state, batch), {})
+    engine.load(state, engine.needs(state, batch), LoadedUsers({}))
     result = engine.step(state, batch)
     assert (result.refused, result.timed) == ([], 0)
     assert dict(state.progress.counts) == {("events", 0): 40, ("ignored", 0): 40}
@@ -158,6 +159,6 @@ def test_events_of_a_calm_input_show_that_it_goes_on_and_wrong_clocks_do_not() -
     calm = [(f"u{number % 50}", 15_000 * number) for number in range(100)]
     for offset, (user, ts) in enumerate([*calm, ("fast", calm[-1][1] + 200_000)]):
         batch = Batch(0, [(offset, -1, (Impression(f"r{offset}", user, ts, ("a",)),))], offset + 1)
-        engine.take(state, engine.needs(state, batch), {})
+        engine.load(state, engine.needs(state, batch), LoadedUsers({}))
         timed.append(engine.step(state, batch).timed)
     assert timed == [0] * 14 + [1] * 86 + [0]

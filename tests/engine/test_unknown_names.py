@@ -12,6 +12,7 @@ from streammetrics.engine.unknown_names import NAMES_MAX, UnknownNames
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Feedback
+from streammetrics.state.tables import LoadedUsers
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
 
@@ -37,7 +38,7 @@ def test_types_that_are_no_event_are_counted_by_name() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     values = [b'{"type":"page_view"}', b'{"type":"page_view"}', b'{"type":7}', b"{}", b'{"type":"click"}']
     batch = Batch(0, [(offset, -1, native_decoder(EventLimits())(value)) for offset, value in enumerate(values)], len(values))
-    machine.engine.take(machine.state, machine.engine.needs(machine.state, batch), {})
+    machine.engine.load(machine.state, machine.engine.needs(machine.state, batch), LoadedUsers({}))
     machine.engine.step(machine.state, batch)
     assert of_names(machine.state.unknown_names) == [("type", "click", 1), ("type", "page_view", 2)]
 
@@ -47,7 +48,7 @@ def test_lists_with_a_null_variant_are_counted_by_experiment() -> None:
     sent = b'{"type":"impression","impression_id":"%d","user_id":"u","ts":5,"items":["a"],"experiments":{"one":"x","other":%s}}'
     values = [sent % (number, variant) for number, variant in enumerate((b"null", b'"y"', b"null"))]
     batch = Batch(0, [(offset, -1, native_decoder(EventLimits())(value)) for offset, value in enumerate(values)], len(values))
-    machine.engine.take(machine.state, machine.engine.needs(machine.state, batch), {})
+    machine.engine.load(machine.state, machine.engine.needs(machine.state, batch), LoadedUsers({}))
     machine.engine.step(machine.state, batch)
     assert of_names(machine.state.unknown_names) == [("null_variant", "other", 2)]
 

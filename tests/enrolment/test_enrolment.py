@@ -276,7 +276,7 @@ def test_an_ended_run_leaves_nothing_in_the_store() -> None:
     assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {*ROWS})
     take(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
     assert kept(machine, *users) == ({}, ["clock"], {})
-    assert list(machine.state.labels.runs) == []
+    assert list(machine.state.runs) == []
 
 
 def test_totals_of_users_are_kept_until_the_run_ends() -> None:
@@ -383,7 +383,7 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     view = ExperimentView(
         machine.engine.user_totals.measures,
         lambda name: Policy(min_users=2, effective_users_min=0, control="a"),
-        machine.state.labels.runs.idle_ms,
+        machine.state.runs.idle_ms,
     )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)

@@ -9,8 +9,9 @@ import pytest
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.connectors.store import CommitOutcome, LoadedUsers
+from streammetrics.connectors.store import CommitOutcome
 from streammetrics.errors import StoreError
+from streammetrics.state.tables import LoadedUsers
 from tests.support.redis_store import commit_when_served
 from tests.support.store_contract import ALL_DUE, Owner
 from tests.tools.servers.redis import RedisCluster

@@ -16,9 +16,9 @@ from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.connectors.store import READ_SLICE, Commit, CommitOutcome, LoadedUsers
+from streammetrics.connectors.store import READ_SLICE, Commit, CommitOutcome
 from streammetrics.errors import StateError, StoreError
-from streammetrics.state.tables import StateChanges
+from streammetrics.state.tables import LoadedUsers, StateChanges
 from tests.support.redis_store import commit_when_served
 from tests.support.store_contract import ALL_DUE, Owner, StoreContract, due_before, everything
 from tests.support.timing import time_bound

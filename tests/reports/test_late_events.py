@@ -7,6 +7,7 @@ from typing import Any
 from streammetrics.engine.batch import Batch
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.published import plain, report_state
+from streammetrics.state.tables import LoadedUsers
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
 
@@ -55,5 +56,5 @@ def test_the_detail_of_a_late_event_names_the_event_that_moved_the_watermark() -
 def machine_step(machine: Machine, event: Feedback) -> list[str]:
     """Take one event and return the details of what was refused."""
     batch = Batch(0, [(1, -1, (event,))], 2)
-    machine.engine.take(machine.state, machine.engine.needs(machine.state, batch), {})
+    machine.engine.load(machine.state, machine.engine.needs(machine.state, batch), LoadedUsers({}))
     return [rejected.detail for rejected in machine.engine.step(machine.state, batch).refused]

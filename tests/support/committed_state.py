@@ -19,7 +19,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition, Exposition
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.state.tables import CommitMark, TaskView
+from streammetrics.state.tables import CommitMark, LoadedUsers, TaskView
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.unique_users import UNIQUE_USERS
 from streammetrics.wiring.engine import build_engine
@@ -86,7 +86,8 @@ class Pipeline:
     def _step(self, arrived: Batch | None) -> None:
         needs = self.engine.needs(self._state, arrived)
         due = [name for name, user in self._state.sessions.users.items() if user.sessions] if needs.due_before_ms is not None else []
-        self.engine.step(self._state, arrived, self.engine.take(self._state, needs, {}, due, totals=self._totals))
+        self.engine.load(self._state, needs, LoadedUsers({}, due, totals=self._totals))
+        self.engine.step(self._state, arrived, due)
 
     def move_on(self, to_ms: int) -> Pipeline:
         """Advance event time to `to_ms` on both topics, with an empty list and unmatched feedback."""

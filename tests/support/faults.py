@@ -25,13 +25,12 @@ from streammetrics.connectors.store import (
     Commit,
     CommitOutcome,
     DueQuery,
-    LoadedUsers,
     PendingDueUsers,
     PendingUsers,
     StoreNode,
 )
 from streammetrics.errors import SourceError, StoreError, StreammetricsError
-from streammetrics.state.tables import CommitMark, TaskView
+from streammetrics.state.tables import CommitMark, LoadedUsers, TaskView
 from tests.tools.servers.process import HOST
 
 

@@ -160,8 +160,8 @@ class Machine:
         needs = self.engine.needs(self.state, batch)
         due_wanted = None if needs.due_before_ms is None else due_before(needs.due_before_ms, self.due_max)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.sessions.users)
-        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
-        self.engine.step(self.state, batch, due, self._idle, tick_ms, ended_until)
+        self.engine.load(self.state, needs, loaded)
+        self.engine.step(self.state, batch, loaded.due, self._idle, tick_ms, ended_until)
 
     def commit(self) -> None:
         """Commit, and drop every user from memory, or those that `evict` drops, so that the next batch loads them."""

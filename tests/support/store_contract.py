@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.store import READ_SLICE, Claim, Commit, CommitOutcome, DueQuery, LoadedUsers, Store
+from streammetrics.connectors.store import READ_SLICE, Claim, Commit, CommitOutcome, DueQuery, Store
 from streammetrics.errors import StateError
-from streammetrics.state.tables import GROWS, CommitMark, StateChanges, StatePiece, TaskView
+from streammetrics.state.tables import GROWS, CommitMark, LoadedUsers, StateChanges, StatePiece, TaskView
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
 FOREVER = 1 << 62

@@ -25,8 +25,8 @@ from redis.exceptions import NoScriptError
 
 from streammetrics.connectors.redis.client import Client, send
 from streammetrics.connectors.redis.pipelines import Command
-from streammetrics.connectors.store import Claim, Commit, LoadedUsers
-from streammetrics.state.tables import CommitMark, TaskView
+from streammetrics.connectors.store import Claim, Commit
+from streammetrics.state.tables import CommitMark, LoadedUsers, TaskView
 
 
 def claimed(reply: Sequence[Any]) -> tuple[Claim, float]:

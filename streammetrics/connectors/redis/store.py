@@ -43,12 +43,11 @@ from streammetrics.connectors.store import (
     Commit,
     CommitOutcome,
     DueQuery,
-    LoadedUsers,
     PendingDueUsers,
     PendingUsers,
     StoreNode,
 )
-from streammetrics.state.tables import GROWS, CommitMark, TaskView
+from streammetrics.state.tables import GROWS, CommitMark, LoadedUsers, TaskView
 
 ReplyT = TypeVar("ReplyT")
 

@@ -138,9 +138,9 @@ class Shard:
             needs = needs._replace(due_before_ms=None)  # the next commit reads the users that are due
         due = None if needs.due_before_ms is None else DueQuery(needs.due_before_ms, COMMIT_USERS_MAX, COMMIT_BYTES_MAX)
         loaded = with_due(store, 0, store.load(0, needs.users, due, needs.totals), state.sessions.users)
-        users = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, None, loaded.totals)
+        engine.load(state, needs, loaded)
         idle = self._all if batch is None else self._all - {batch.topic}
-        engine.step(state, batch, users, idle, None, ended_until)
+        engine.step(state, batch, loaded.due, idle, None, ended_until)
 
     def _drain(self, *, with_sessions: bool = True) -> None:
         """Commit until no user is due."""

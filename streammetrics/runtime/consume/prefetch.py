@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Set
 from dataclasses import replace
 
-from streammetrics.connectors.store import LoadedUsers, Store
+from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Needs
 from streammetrics.runtime.consume.backlog import Chunk, Prefetched
 from streammetrics.runtime.consume.owned_task import OwnedTask
+from streammetrics.state.tables import LoadedUsers
 
 
 class Prefetch:

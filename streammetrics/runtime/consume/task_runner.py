@@ -138,7 +138,7 @@ class TaskRunner:
         loaded = self._users.read(task, chunk, needs)
         if chunk is not None and loaded.unread:
             return self._step_half(task, chunk)
-        due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, self._placement(task.number), loaded.totals)
+        engine.load(state, needs, loaded, self._placement(task.number))
         task.room.read(loaded.users)
         rest = None
         if chunk is not None:
@@ -146,7 +146,7 @@ class TaskRunner:
             chunk, rest = task.room.split(chunk, state.sessions.dirty.keys())
             batch = None if chunk is None else chunk.batch
         idle = task.activity.idle
-        result = engine.step(state, batch, due, idle - {batch.topic} if batch else idle, tick_ms, ended_until)
+        result = engine.step(state, batch, loaded.due, idle - {batch.topic} if batch else idle, tick_ms, ended_until)
         if chunk is not None:
             topic = chunk.batch.topic
             last_refusal = result.refused[-1].detail if result.refused else ""

@@ -8,13 +8,13 @@ import pytest
 
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import Input, InputRecord
-from streammetrics.connectors.store import READ_SLICE, Commit, DueQuery, LoadedUsers, PendingUsers
+from streammetrics.connectors.store import READ_SLICE, Commit, DueQuery, PendingUsers
 from streammetrics.engine.engine import Needs
 from streammetrics.runtime.consume.backlog import Chunk, Prefetched
 from streammetrics.runtime.consume.limits import CommitRoom, WorkerRules
 from streammetrics.runtime.consume.owned_task import Assignment, InFlightCommit, OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch, with_due
-from streammetrics.state.tables import StateChanges
+from streammetrics.state.tables import LoadedUsers, StateChanges
 
 STATES = {name: name.encode() * 10 for name in "abc"}
 CHUNK, LATER = (

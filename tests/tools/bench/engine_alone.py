@@ -143,8 +143,8 @@ class Timed:
         due_wanted = self.room.due_query(needs.due_before_ms)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), state.sessions.users)
         answered = time.process_time()
-        due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
-        engine.step(state, batch, due, ended_until=FOREVER if flush else None)
+        engine.load(state, needs, loaded)
+        engine.step(state, batch, loaded.due, ended_until=FOREVER if flush else None)
         self.step_seconds += time.process_time() - answered + asked - began
 
     def save(self) -> None:

@@ -189,7 +189,7 @@ def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings
     lists = Counter(label for event in shown for label in event.experiments)
     users = Counter(label for label, _ in {(label, event.user_id) for event in shown for label in event.experiments})
     checked = 0
-    for run in timed.state.labels.runs:
+    for run in timed.state.runs:
         for variant, moments in run.scopes[WHOLE].moments.by_variant().items():
             key = run.experiment, variant
             if (moments[USERS_AT], moments[LISTS_AT]) != (users.pop(key), lists.pop(key)):

@@ -57,8 +57,8 @@ class Task:
         needs = self.engine.needs(self.state, batch)
         due_wanted = self.room.due_query(needs.due_before_ms)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.sessions.users)
-        due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
-        self.engine.step(self.state, batch, due)
+        self.engine.load(self.state, needs, loaded)
+        self.engine.step(self.state, batch, loaded.due)
 
     def commit(self) -> None:
         if self.engine.needs(self.state, None).totals:
