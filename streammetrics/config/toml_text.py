@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from streammetrics.config.times import EPOCH
-from streammetrics.experiments.proposed_settings import ProposedValue
+from streammetrics.experiments.policy import ProposedValue
 
 
 def settings_text(experiment: str, settings: Mapping[str, ProposedValue]) -> str:

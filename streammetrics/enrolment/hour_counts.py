@@ -16,9 +16,10 @@ from streammetrics.enrolment.records import Cohort, Place, PlaceSet, ScopeKey
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.events.model import Labels
-from streammetrics.experiments.hours import HOUR_MS, Arrival, entry_of, hour_of
+from streammetrics.experiments.hours import Arrival, entry_of, hour_of
 from streammetrics.metrics.arrays import Ints
 from streammetrics.statistics.moments import TOTAL_MAX
+from streammetrics.words.times import HOUR_MS
 
 _HOURS_OF_DAY: Final = 24
 

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
-from streammetrics.experiments.hours import HOUR_MS, Arrival, stratum_of
+from streammetrics.experiments.hours import Arrival, stratum_of
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.unique_users import UniqueUserRules
+from streammetrics.words.times import HOUR_MS
 
 
 class Span(NamedTuple):

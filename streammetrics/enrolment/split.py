@@ -14,8 +14,8 @@ from streammetrics.enrolment.runs import ExperimentRun
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.sessions.exposures import FinalExposure
+from streammetrics.words.times import HOUR_MS
 
 
 class ExposureSplit:

@@ -53,8 +53,7 @@ needs them.
 """
 
 from streammetrics.errors import ExperimentError
-from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.decisions import new_decisions
+from streammetrics.experiments.building import build_report, choose_scales, new_decisions
 from streammetrics.experiments.experiment_report import (
     SINCE_START,
     THIS_DAY,

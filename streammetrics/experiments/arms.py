@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from streammetrics.experiments.cell_estimates import Combined, Pair
+from streammetrics.experiments.cell_estimates import ChangedEffect, Combined, Pair, Reduced, RunPart, reduce_variance
 from streammetrics.experiments.cells import HourSpan
-from streammetrics.experiments.cuped import Reduced, reduce_variance
-from streammetrics.experiments.effect_change import ChangedEffect, RunPart, changed_effect, parts_by_day
-from streammetrics.experiments.experiment_state import ALL_RUNNING, States
-from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
+from streammetrics.experiments.effect_change import changed_effect, parts_by_day
+from streammetrics.experiments.experiment_state import ALL_RUNNING, SilentHours, States, silent_hours, silent_warning
+from streammetrics.experiments.gate import StepMeasure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.running_step import StepMeasure
-from streammetrics.experiments.silent_arms import SilentHours, silent_hours, silent_warning
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.signs import ArmLists, LikeLists
+from streammetrics.experiments.stored import NO_REACTIONS, Stored
 from streammetrics.experiments.verdict import waiting
 from streammetrics.statistics.estimates import Estimate, effective_users, estimate, largest_user_share_max
 from streammetrics.statistics.measures import USERS_AT, Measure, Measures
@@ -62,7 +60,7 @@ class Arms:
         self.not_compared: dict[str, str] = {}
         """Why a treatment is not compared, although it has enough users."""
         self.fewer_items: Mapping[str, str] = {}
-        """Why the item_hit_rate of a treatment may not be called improved: see `list_signs`."""
+        """Why the item_hit_rate of a treatment may not be called improved: see `signs`."""
         self.measures, self.policy, self.stored, self.control, self.scales = measures, policy, stored, control, scales
         self.estimates = {measure: self._estimates(measure) for measure in compared_measures(measures, policy)}
         self._pairs: dict[tuple[str, str], _Pairs] = {}

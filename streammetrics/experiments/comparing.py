@@ -7,19 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from streammetrics.experiments.arms import Arms, Compared
-from streammetrics.experiments.cell_estimates import Combined
-from streammetrics.experiments.cuped import Reduced
-from streammetrics.experiments.effect_change import RunPart, blocks_of
+from streammetrics.experiments.cell_estimates import Combined, Reduced, RunPart
+from streammetrics.experiments.effect_change import blocks_of
 from streammetrics.experiments.experiment_report import SINCE_START, EffectChange, JudgedMeans, MeasureReport, PeriodLift, ReducedReport
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.policy import INTERLEAVED, Policy
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge
 from streammetrics.statistics.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
 from streammetrics.statistics.measures import Measure, measure_text
 from streammetrics.statistics.sequence import MeasureScale, Mixture, p_value, scale_of
 from streammetrics.words.sentences import measure_name, named, say
+from streammetrics.words.times import HOUR_MS
 
 
 def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tuple[MeasureReport, ...]:

@@ -23,12 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments.cell_estimates import Pair, Spread, day_shares, spreads_of
+from streammetrics.experiments.cell_estimates import ChangedEffect, Pair, RunPart, Spread, day_shares, spreads_of
 from streammetrics.experiments.hours import LENGTHS, Entry, Hours
 from streammetrics.statistics.estimates import Estimate
 from streammetrics.statistics.measures import Measure
@@ -44,36 +44,6 @@ _ERROR_MAX: Final = 0.05
 """The largest squared standard error of a mean, relative to the mean, at which a part is compared: that of 20 users with a hit."""
 _DAY: Final = 24
 _Floats: TypeAlias = npt.NDArray[np.float64]
-
-
-class RunPart(NamedTuple):
-    """The lists of some days in the run: from the first hour on (since the epoch), and before the end.
-
-    weight: that of the cells. sizes: the lists (or items) of the treatment and the control. effective_users: of both. The estimates do not
-    count users.
-    """
-
-    first: int
-    end: int
-    weight: float
-    sizes: tuple[float, float]
-    treatment: Estimate
-    control: Estimate
-    effective_users: tuple[float, float]
-
-    @property
-    def ratio(self) -> float | None:
-        """The mean of the treatment over that of the control; None if that is 0."""
-        return self.treatment.mean / self.control.mean if self.control.mean > 0 else None
-
-
-class ChangedEffect(NamedTuple):
-    """A certain change: the lists before a midnight, those since, and both lifts."""
-
-    before: RunPart
-    since: RunPart
-    lift_before: float
-    lift_since: float
 
 
 def parts_by_day(pair: Pair, hours: Hours, measure: Measure, length: int = _DAY) -> tuple[RunPart, ...]:
@@ -161,7 +131,7 @@ def blocks_of(parts: Sequence[RunPart]) -> tuple[RunPart, ...]:
 def changed_effect(estimates: Sequence[Sequence[RunPart]], least_users: float, moved: float = 0.0, tests: int = 1) -> ChangedEffect | None:
     """Return the most certain change; None if none is certain.
 
-    estimates: the parts of the run by day; twice if an arm was silent, and then both must be certain (see `silent_arms`). least_users:
+    estimates: the parts of the run by day; twice if an arm was silent, and then both must be certain (see `experiment_state`). least_users:
     effective users that each arm needs in each part. moved: D_t D_c C of the whole arms. tests: how many share the error.
 
     >>> def day(number: int, mean: float) -> RunPart:

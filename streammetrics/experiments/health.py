@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.policy import Policy, probable_control
 from streammetrics.experiments.stored import Joined, Stored
 from streammetrics.statistics.measures import LISTS_AT
@@ -15,7 +14,7 @@ from streammetrics.statistics.sample_ratio import sample_ratio_p_value
 from streammetrics.words.names import in_order
 from streammetrics.words.numbers import chance, percent
 from streammetrics.words.sentences import Part, advice, join, named, parts_of, say
-from streammetrics.words.times import minute_text
+from streammetrics.words.times import HOUR_MS, minute_text
 
 STRAYS_MAX: Final = 0.01
 """The share of users, or lists, of variants without a configured share from which the experiment is invalid."""
@@ -88,7 +87,8 @@ def counts_until_stop(policy: Policy, stored: Stored, stop_ms: int, arm: str) ->
     The counts of that block of hours do not say which came before that list. So each other arm counts there as many as suits the shares
     best.
 
-    >>> from streammetrics.experiments.hours import HOUR_MS, Hours
+    >>> from streammetrics.experiments.hours import Hours
+    >>> from streammetrics.words.times import HOUR_MS
     >>> hours, policy = Hours(), Policy(shares={"control": 1, "new": 1})
     >>> for hour, users in enumerate(((50, 52), (90, 20), (100, 0))): hours.row(hour).new_users |= dict(zip(("control", "new"), users))
     >>> stored = Stored(experiment="ranker", scope="start", moments={}, first_exposures={}, hours=hours)

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from streammetrics.statistics.moments import add
 
-HOUR_MS: Final = 3_600_000
 LENGTHS: Final = (1, 2, 4, 8, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144)
 """Lengths of blocks in hours. Each is a multiple of the one before, and those from 24 on are whole days."""
 BLOCKS_MAX: Final = 96

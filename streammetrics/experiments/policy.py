@@ -1,4 +1,7 @@
-"""The rules of an experiment as its owner sets them: errors, margins, limits, shares, control. One frozen, validated value."""
+"""The rules of an experiment as its owner sets them: errors, margins, limits, shares, control. One frozen, validated value.
+
+A finding may propose settings that would settle it. They are values here; who builds a policy says how they are written.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,32 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from streammetrics.errors import ExperimentError
-from streammetrics.experiments.proposed_settings import SettingsText, settings_named
 from streammetrics.statistics.estimates import EFFECTIVE_USERS_MIN
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.sample_ratio import check_shares
+
+ProposedValue: TypeAlias = str | int | Mapping[str, float]
+"""A name, a time (epoch ms), or shares."""
+
+
+class SettingsText(Protocol):
+    """How settings of an experiment are written."""
+
+    def __call__(self, experiment: str, settings: Mapping[str, ProposedValue]) -> str:
+        """Return the text that names the place and the settings."""
+
+
+def settings_named(experiment: str, settings: Mapping[str, ProposedValue]) -> str:
+    """Name the settings without their values.
+
+    >>> settings_named("ranker", {"start": 1_732_183_200_000, "end": 1_732_186_800_000})
+    'start and end of ranker'
+    """
+    return f"{' and '.join(settings)} of {experiment}"
+
 
 INTERLEAVED: Final = "interleaved"
 """The variant with lists of two rankers. Its lists are compared by team; the variant is compared with no other."""
@@ -47,7 +69,7 @@ class Policy:
     gate_margin: the relative drop that the gate of a rollout tolerates; see `gate`. A drop of more than `margin` for certain fails it.
     min_users: users that an arm needs before its numbers are shown.
     minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
-    effective_users_min: see `floors`. Simulations set 0.
+    effective_users_min: see `estimates`. Simulations set 0.
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
     shares: each variant's part of the traffic; None means that the split is not checked.
     unit: what is assigned to a variant: each user, or each list. With "list" users see several variants on purpose, and no share of

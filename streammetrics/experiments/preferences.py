@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from streammetrics.experiments.health import Health, control_setting
 from streammetrics.experiments.policy import Policy, known_control
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.verdict import Verdict, invalid, judge_preference
-from streammetrics.statistics.interleaving import credit_levels, preference, reversed_credit
+from streammetrics.experiments.verdict import _ALIKE, Verdict, invalid, waiting
+from streammetrics.statistics.interleaving import Preference, credit_levels, preference, reversed_credit
 from streammetrics.words.names import group_order, in_order
+from streammetrics.words.numbers import confidence, percent
 from streammetrics.words.sentences import join, named, say
 
 
@@ -106,4 +107,45 @@ def _preference(
         plain_credit=preferred.plain,
         first_share=preferred.first_share,
         action=actions[level] if level < len(actions) else "",
+    )
+
+
+def judge_preference(policy: Policy, preference: Preference, team: str, against: str) -> Verdict:
+    """Return the verdict on a team of a sound interleaved experiment: improved if users certainly prefer it, regressed if the other.
+
+    >>> found = Preference(900, 4_000, 810.0, 0.12, 1e-4, 0.08, 0.16, True, False)
+    >>> judge_preference(Policy(), found, "new", "old").reason
+    'new won 12 more lists in 100 than it lost against old; users prefer new; 95 % confidence, safe to check at any time'
+    """
+    if preference.users < policy.min_users:
+        return waiting(policy, {say("{team} against {against}", team=named(team), against=named(against)): preference.users})
+    won = say(
+        "{team} won {lists:.3g} {more} lists in 100 than it lost against {against}",
+        team=named(team),
+        lists=100 * abs(preference.mean),
+        more="fewer" if preference.mean < 0 else "more",
+        against=named(against),
+    )
+    if preference.effective_users < policy.effective_users_min:
+        few = f"{preference.users:,} users count as {preference.effective_users:.3g}, at least {policy.effective_users_min:g} are needed"
+        return Verdict("inconclusive", say("{won} so far; a few users dominate: {few}", won=won, few=few))
+    if preference.effective_orders < policy.effective_users_min:
+        rarely, share = (against, 1 - preference.first_share) if preference.first_share > 0.5 else (team, preference.first_share)
+        rarely_first = "{rarely} drafts first in only {share} of the lists" if share else "{rarely} never drafts first"
+        few = say(rarely_first, rarely=named(rarely), share=percent(share))
+        why = "draft bias cannot be removed: let a coin decide for each list"
+        return Verdict("inconclusive", say("{won} so far; {few}, so {why}", won=won, few=few, why=why))
+    if preference.preferred:
+        return Verdict("improved", say("{won}; users prefer {team}; {sure}", won=won, team=named(team), sure=confidence(policy.alpha)))
+    if preference.disliked:
+        return Verdict(
+            "regressed", say("{won}; users prefer {against}; {sure}", won=won, against=named(against), sure=confidence(policy.alpha))
+        )
+    return Verdict(
+        "inconclusive",
+        say(
+            "{won} so far; {why}",
+            won=won,
+            why="users may prefer either" if preference.variance else _ALIKE,
+        ),
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import EntrySums, Hours
-from streammetrics.experiments.list_signs import Reactions
 
 
 class Joined(NamedTuple):
@@ -25,6 +24,20 @@ class Joined(NamedTuple):
 NO_FEEDBACK: Final = Joined(0, 0)
 
 
+class Reactions(NamedTuple):
+    """The reactions to the lists of an arm; the first of each action on each item of a list counts.
+
+    squares: the sum over lists of the square of their number. late: those that came later than nine tenths of the attribution window.
+    """
+
+    total: int
+    squares: int
+    late: int
+
+
+NO_REACTIONS: Final = Reactions(0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """The stored integers of one experiment in one scope, merged over tasks.
@@ -33,7 +46,7 @@ class Stored:
     entry_moments: moments by variant and entry, in blocks of days. A user is in each variant of which they saw a list.
     entry_users: by variant and entry, users and those with a hit by cut-off, in the order of `Measures.hits`.
     moments: those of all entries, by variant.
-    pairs: cross moments (see `covariance_sums`) of each two variants, in order, of the users with lists in both.
+    pairs: cross moments (see `moments`) of each two variants, in order, of the users with lists in both.
     first_exposures: all users, by the variant of their first final list.
     exposed: all users with an exposure event, by the variant of the first one; empty without such events.
     reacting: by variant, users with feedback, and those of them with feedback that matches no list. Empty in the scope of a day.

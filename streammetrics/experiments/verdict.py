@@ -17,7 +17,7 @@ mean of e-values is an e-value under any dependence (Vovk, Wang 2021, "E-values:
 a closed test (Marcus, Peritz, Gabriel 1976). It is never later than Bonferroni. `safe` needs every deciding measure at the full error
 (intersection-union test; Berger 1982).
 
-**If an arm was silent** for hours, each evidence is the smaller one of two estimates (see `silent_arms`).
+**If an arm was silent** for hours, each evidence is the smaller one of two estimates (see `experiment_state`).
 
 **If the effect has changed** for certain (see `effect_change`), all lists together are a mixture of two effects. Then `improved` and `safe`
 need the same evidence in the lists since the change alone, too.
@@ -30,18 +30,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.experiments.effect_change import ChangedEffect
+from streammetrics.experiments.cell_estimates import ChangedEffect
 from streammetrics.experiments.health import Health
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.measure_words import change_words, interval_words, lift_words, means_words
 from streammetrics.experiments.policy import Policy
 from streammetrics.metrics.records import RECORDS
 from streammetrics.statistics.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
-from streammetrics.statistics.interleaving import Preference
 from streammetrics.statistics.measures import Measure, measure_text
 from streammetrics.statistics.sequence import MeasureScale, Mixture
 from streammetrics.words.numbers import confidence, percent
 from streammetrics.words.sentences import Part, Reasoned, Words, join, named, say
+from streammetrics.words.times import HOUR_MS
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
 
@@ -292,47 +291,6 @@ def combined(verdicts: Sequence[Verdict]) -> Verdict:
 def severity(verdict: Verdict) -> int:
     """Return the place of a verdict in WORST_FIRST."""
     return WORST_FIRST.index(verdict.word)
-
-
-def judge_preference(policy: Policy, preference: Preference, team: str, against: str) -> Verdict:
-    """Return the verdict on a team of a sound interleaved experiment: improved if users certainly prefer it, regressed if the other.
-
-    >>> found = Preference(900, 4_000, 810.0, 0.12, 1e-4, 0.08, 0.16, True, False)
-    >>> judge_preference(Policy(), found, "new", "old").reason
-    'new won 12 more lists in 100 than it lost against old; users prefer new; 95 % confidence, safe to check at any time'
-    """
-    if preference.users < policy.min_users:
-        return waiting(policy, {say("{team} against {against}", team=named(team), against=named(against)): preference.users})
-    won = say(
-        "{team} won {lists:.3g} {more} lists in 100 than it lost against {against}",
-        team=named(team),
-        lists=100 * abs(preference.mean),
-        more="fewer" if preference.mean < 0 else "more",
-        against=named(against),
-    )
-    if preference.effective_users < policy.effective_users_min:
-        few = f"{preference.users:,} users count as {preference.effective_users:.3g}, at least {policy.effective_users_min:g} are needed"
-        return Verdict("inconclusive", say("{won} so far; a few users dominate: {few}", won=won, few=few))
-    if preference.effective_orders < policy.effective_users_min:
-        rarely, share = (against, 1 - preference.first_share) if preference.first_share > 0.5 else (team, preference.first_share)
-        rarely_first = "{rarely} drafts first in only {share} of the lists" if share else "{rarely} never drafts first"
-        few = say(rarely_first, rarely=named(rarely), share=percent(share))
-        why = "draft bias cannot be removed: let a coin decide for each list"
-        return Verdict("inconclusive", say("{won} so far; {few}, so {why}", won=won, few=few, why=why))
-    if preference.preferred:
-        return Verdict("improved", say("{won}; users prefer {team}; {sure}", won=won, team=named(team), sure=confidence(policy.alpha)))
-    if preference.disliked:
-        return Verdict(
-            "regressed", say("{won}; users prefer {against}; {sure}", won=won, against=named(against), sure=confidence(policy.alpha))
-        )
-    return Verdict(
-        "inconclusive",
-        say(
-            "{won} so far; {why}",
-            won=won,
-            why="users may prefer either" if preference.variance else _ALIKE,
-        ),
-    )
 
 
 def alike(measure: Measure, means: tuple[float, float], against: str) -> Verdict:

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from streammetrics.experiments import Measures, Policy, Stored
 from streammetrics.experiments.arms import Arms
-from streammetrics.experiments.effect_change import RunPart, together
-from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.cell_estimates import RunPart
+from streammetrics.experiments.effect_change import together
 from streammetrics.reports.headline_metrics import MEASURES_MAX, choose_headline
 from streammetrics.reports.history import POINTS_MAX, HistorySnapshot, Point
 from streammetrics.statistics.estimates import lift_interval
 from streammetrics.statistics.measures import Measure
 from streammetrics.statistics.sequence import scale_of
+from streammetrics.words.times import HOUR_MS
 
 
 class _UsersUntil(NamedTuple):

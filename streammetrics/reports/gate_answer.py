@@ -14,8 +14,8 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
 from streammetrics.experiments.experiment_state import StateWord
 from streammetrics.experiments.gate import GateDecision, GateWord
-from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.verdict import Verdict
+from streammetrics.reports.outlook import needed_words
 from streammetrics.reports.verdict_lines import VerdictLine, ends_ms, further_warnings, lines_of, warnings_of
 from streammetrics.words.names import fit, in_order
 

@@ -15,12 +15,12 @@ from streammetrics.enrolment.rules import Span
 from streammetrics.enrolment.scopes import WHOLE, Scope
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import ExperimentReport, Joined, Stored, build_report, choose_scales, new_decisions
+from streammetrics.experiments.comparison_warnings import same_people
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.experiments.experiment_state import States, states_of
 from streammetrics.experiments.hours import Hours, MergedRows
-from streammetrics.experiments.list_signs import Reactions
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.same_people import same_people
+from streammetrics.experiments.stored import Reactions
 from streammetrics.reports.earlier_lifts import earlier_snapshots
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.experiment_warnings import user_warnings

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.worst_first import worst_first
+from streammetrics.experiments.experiment_report import worst_first
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.records import RECORDS
 from streammetrics.reports.awaited_verdicts import Awaited

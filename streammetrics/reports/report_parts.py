@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.experiment_report import SINCE_START
-from streammetrics.experiments.worst_first import worst_first
+from streammetrics.experiments.experiment_report import SINCE_START, worst_first
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
@@ -29,10 +28,10 @@ from streammetrics.reports.published import (
 from streammetrics.reports.report import Report
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.windows.panes import Group, Window
+from streammetrics.words.times import HOUR_MS
 
 OPEN_MAX: Final = 3
 """Up to this many experiments are all chosen if none is named; of more only the worst."""
-HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)

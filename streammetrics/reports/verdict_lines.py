@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
+from streammetrics.experiments.experiment_report import SINCE_START, VariantReport, deciding_measure, judged, worst_first
 from streammetrics.experiments.experiment_state import StateWord
 from streammetrics.experiments.gate import GATE_WORST_FIRST, GateDecision, GateWord, does
-from streammetrics.experiments.needed import needed_sentences, rounded
 from streammetrics.experiments.verdict import Verdict, Word
-from streammetrics.experiments.worst_first import deciding_measure, judged, worst_first
+from streammetrics.reports.outlook import needed_sentences, rounded
 from streammetrics.reports.report import Report
 from streammetrics.words.sentences import DataWarning, Part, Words, join, parts_of, say
 

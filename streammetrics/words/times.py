@@ -6,6 +6,9 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
+HOUR_MS: Final = 3_600_000
+
+
 _DAY_MS: Final = 86_400_000
 SPAN_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
 SPAN_MS_MAX: Final = 366 * _DAY_MS

@@ -14,7 +14,6 @@ from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.experiments import ExperimentReport, Policy
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.reports.builder import ReportBuilder
@@ -25,6 +24,7 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
+from streammetrics.words.times import HOUR_MS
 from tests.oracle import Arrival, Settings, Step, Tick
 from tests.support.brute_force import FOR_EVER_MS, assert_equals_brute_force, scopes_of
 from tests.support.enrolments import (

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.cell_estimates import Pair
-from streammetrics.experiments.cuped import Reduced, reduce_variance
+from streammetrics.experiments.cell_estimates import Pair, Reduced, reduce_variance
 from streammetrics.experiments.hours import EntrySums, Hours, entry_of
 from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Scorer

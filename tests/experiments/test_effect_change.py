@@ -12,16 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.cell_estimates import Pair
-from streammetrics.experiments.effect_change import (
-    DAYS_MAX,
-    ChangedEffect,
-    RunPart,
-    blocks_of,
-    changed_effect,
-    evidence_by_midnight,
-    parts_by_day,
-)
+from streammetrics.experiments.cell_estimates import ChangedEffect, Pair, RunPart
+from streammetrics.experiments.effect_change import DAYS_MAX, blocks_of, changed_effect, evidence_by_midnight, parts_by_day
 from streammetrics.experiments.policy import Policy
 from streammetrics.statistics.estimates import Estimate
 from tests.experiments.raw_lists import MEASURES, RATE, stored_of

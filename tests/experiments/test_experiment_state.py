@@ -9,10 +9,11 @@ import pytest
 
 from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales, new_decisions
 from streammetrics.experiments.experiment_state import stopped_arms
-from streammetrics.experiments.hours import HOUR_MS, Entry, Hours
+from streammetrics.experiments.hours import Entry, Hours
 from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Scorer
 from streammetrics.statistics.measures import Measures
+from streammetrics.words.times import HOUR_MS
 from tests.tools.bench.aa_feed import OF_LISTS, looks
 from tests.tools.bench.aa_lists import Regime, draw
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import Policy, build_report, choose_scales
-from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists, ListSigns, Reactions, list_signs
+from streammetrics.experiments.signs import ArmLists, LikeLists, ListSigns, list_signs
+from streammetrics.experiments.stored import NO_REACTIONS, Reactions
 from streammetrics.metrics import Scorer
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.moments import add, of_users

@@ -9,7 +9,7 @@ import pytest
 from streammetrics.experiments import Policy, build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport, VariantReport
 from streammetrics.experiments.gate import GateDecision
-from streammetrics.experiments.needed import gate_needed_of, needed_of, needed_sentences, needed_words, with_needed
+from streammetrics.reports.outlook import gate_needed_of, needed_of, needed_sentences, needed_words, with_needed
 from tests.support.columns import MEASURES
 from tests.support.experiment_samples import experiment, stored
 

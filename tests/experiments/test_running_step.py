@@ -9,14 +9,13 @@ import pytest
 
 from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.cell_estimates import Combined
-from streammetrics.experiments.gate import GateDecision
-from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.gate import Assigned, GateDecision, StepMeasure, found_step, step_failure, step_of, unseen_step
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.running_step import Assigned, StepMeasure, found_step, step_failure, step_of, unseen_step
 from streammetrics.experiments.stored import Stored
 from streammetrics.statistics.estimates import Estimate
 from streammetrics.statistics.measures import Measure
 from streammetrics.statistics.sequence import MeasureScale
+from streammetrics.words.times import HOUR_MS
 from tests.tools.bench.aa_feed import OF_LISTS, looks
 from tests.tools.bench.aa_lists import Regime, draw
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streammetrics.experiments.comparison_warnings import BLOCKS_MIN, same_people
 from streammetrics.experiments.hours import Hours
-from streammetrics.experiments.same_people import BLOCKS_MIN, same_people
 from streammetrics.experiments.stored import Stored
 
 

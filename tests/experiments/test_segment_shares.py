@@ -12,7 +12,7 @@ import pytest
 
 from streammetrics.experiments import Policy
 from streammetrics.experiments.hours import EntrySums, Hours, entry_of, merge_entries, merge_hours, stratum_of
-from streammetrics.experiments.segment_shares import (
+from streammetrics.experiments.signs import (
     Z_MIN,
     NewUsers,
     strata_warning,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from streammetrics.experiments import Entry, EntrySums, ExperimentReport, Hours, Policy, Stored, build_report, choose_scales, of_users
 from streammetrics.experiments.cell_estimates import Pair
-from streammetrics.experiments.silent_arms import SilentHours, silent_hours
+from streammetrics.experiments.experiment_state import SilentHours, silent_hours
 from streammetrics.experiments.verdict import MeasureComparison, evidence
 from streammetrics.statistics.estimates import Estimate
 from streammetrics.statistics.sequence import MeasureScale

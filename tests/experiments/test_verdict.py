@@ -13,29 +13,20 @@ from hypothesis import strategies as st
 from streammetrics.config.toml_text import settings_text
 from streammetrics.errors import ExperimentError
 from streammetrics.experiments import Stored
-from streammetrics.experiments.effect_change import ChangedEffect, RunPart
+from streammetrics.experiments.cell_estimates import ChangedEffect, RunPart
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health, health_of
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.preferences import judge_preference
 from streammetrics.experiments.stored import NO_FEEDBACK, Joined
-from streammetrics.experiments.verdict import (
-    VERDICT_CODES,
-    WORST_FIRST,
-    MeasureComparison,
-    Verdict,
-    combined,
-    evidence,
-    judge,
-    judge_preference,
-    waiting,
-)
+from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
 from streammetrics.statistics.estimates import Estimate, lift_interval
 from streammetrics.statistics.interleaving import Preference
 from streammetrics.statistics.measures import Measure
 from streammetrics.statistics.sequence import MeasureScale, Mixture
 from streammetrics.words.numbers import percent
+from streammetrics.words.times import HOUR_MS
 from tests.support.tables import for_each
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)

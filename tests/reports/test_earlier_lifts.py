@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.reports.history import SNAPSHOT_MS, History, HistorySnapshot, Point
 from streammetrics.reports.report import Report
+from streammetrics.words.times import HOUR_MS
 from tests.support.experiment_tasks import NOON_MS, Tasks, publisher_of
 
 HOURS = 9

@@ -6,7 +6,8 @@ import pytest
 
 from streammetrics.experiments.experiment_report import THIS_DAY
 from streammetrics.reports.history import Downsampled, History, HistorySeries, HistorySnapshot
-from streammetrics.reports.outlook import HOUR_MS, users_per_hour, with_outlook
+from streammetrics.reports.outlook import users_per_hour, with_outlook
+from streammetrics.words.times import HOUR_MS
 from tests.support.experiment_samples import experiment
 
 MINUTE_MS = 60_000

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.needed import with_needed
-from streammetrics.experiments.worst_first import worst_first
+from streammetrics.experiments.experiment_report import worst_first
+from streammetrics.reports.outlook import with_needed
 from streammetrics.reports.result_records import verdict_record
 from streammetrics.reports.verdict_lines import ChangedVerdicts, VerdictLine, verdict_lines
 from streammetrics.words.sentences import DataWarning, Part

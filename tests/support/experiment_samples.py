@@ -22,8 +22,8 @@ from streammetrics.experiments import (
     choose_scales,
     of_users,
 )
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.statistics.measures import LISTS, LISTS_AT, USERS_AT, Measures
+from streammetrics.words.times import HOUR_MS
 from tests.support.columns import MEASURES, ONE, WITH_COVARIATES
 
 USERS = 2_000

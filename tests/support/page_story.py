@@ -16,9 +16,9 @@ import numpy as np
 from streammetrics.config.toml_text import settings_text
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
+from streammetrics.experiments.experiment_report import verdict_of_all
 from streammetrics.experiments.stored import NO_FEEDBACK, Joined
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.experiments.worst_first import verdict_of_all
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report

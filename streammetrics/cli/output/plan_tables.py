@@ -15,7 +15,7 @@ from rich.text import Text
 from streammetrics.cli.output.report_reader import lift_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.needed import needed_words
+from streammetrics.reports.outlook import needed_words
 from streammetrics.statistics.measures import measure_text
 from streammetrics.statistics.planning import Assumptions, Planned, PlannedWord
 from streammetrics.words.names import fit

@@ -15,8 +15,7 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport, PreferenceReport
-from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
-from streammetrics.experiments.worst_first import worst_first
+from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY, worst_first
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History, HistorySeries

@@ -20,11 +20,10 @@ from streammetrics.cli.output.report_reader import (
 from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
-from streammetrics.experiments.experiment_report import SINCE_START
-from streammetrics.experiments.needed import needed_sentences
+from streammetrics.experiments.experiment_report import SINCE_START, worst_first
 from streammetrics.experiments.verdict import Verdict, Word
-from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.headline_metrics import headline_measures
+from streammetrics.reports.outlook import needed_sentences
 from streammetrics.reports.verdict_lines import ends_ms, further_warnings
 from streammetrics.statistics.measures import measure_text
 from streammetrics.words.names import fit

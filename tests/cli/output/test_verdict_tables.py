@@ -12,7 +12,7 @@ from rich.text import Text
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.verdict_tables import NEEDED_MAX, verdict_lines, verdict_summary
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.needed import Needed
+from streammetrics.reports.outlook import Needed
 from tests.support.experiment_samples import experiment
 from tests.support.report_page import plain
 

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streammetrics.experiments.hours import HOUR_MS, Entry, EntrySums, Hours
+from streammetrics.experiments.hours import Entry, EntrySums, Hours
 from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Column, Metric
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.moments import CovarianceLayout, add
+from streammetrics.words.times import HOUR_MS
 from tests.tools.bench.aa_lists import DAY, Ints, Lists, Regime
 
 ARMS = ("control", "treatment", *"BCDE")

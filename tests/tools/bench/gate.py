@@ -16,8 +16,8 @@ import click
 import numpy as np
 
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.policy import Policy
+from streammetrics.words.times import HOUR_MS
 from tests.tools.bench.aa_feed import OF_LISTS, looks
 from tests.tools.bench.aa_lists import Regime, draw
 
