@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from streammetrics.statistics.estimates import Interval
 from streammetrics.statistics.measures import Measure
 from streammetrics.words.numbers import percent
@@ -36,7 +36,7 @@ def lift_words(measure: Measure, lift: float | None, against: str) -> Words:
     >>> lift_words(Measure("ndcg", 10, "mean", 2, 1, 40), 0.0, "control")
     'no difference from control in ndcg@10'
     """
-    counted = RECORDS[measure.name].counted
+    counted = METRICS[measure.name].counted
     thing = say(counted or "{measure}", k=measure.k, measure=measure_name(str(measure)))
     if lift is None:
         return say("{against} has no {thing}", against=named(against), thing=thing)
@@ -68,5 +68,5 @@ def change_words(measure: Measure, before: float, since: float, at_ms: int) -> W
 
 
 def _size_words(measure: Measure, lift: float) -> Words:
-    less, more = ("fewer", "more") if RECORDS[measure.name].counted else ("lower", "higher")
+    less, more = ("fewer", "more") if METRICS[measure.name].counted else ("lower", "higher")
     return say("{size} {change}", size=percent(abs(lift)), change=less if lift < 0 else more)

@@ -34,7 +34,7 @@ from streammetrics.experiments.cell_estimates import ChangedEffect
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.measure_words import change_words, interval_words, lift_words, means_words
 from streammetrics.experiments.policy import Policy
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from streammetrics.statistics.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
 from streammetrics.statistics.measures import Measure, measure_text
 from streammetrics.statistics.sequence import MeasureScale, Mixture
@@ -50,7 +50,7 @@ VERDICT_CODES: Final[Mapping[Word, int]] = {"mixed": -3, "invalid": -2, "regress
 WORST_FIRST: Final[tuple[Word, ...]] = ("invalid", "regressed", "mixed", "inconclusive", "safe", "improved")
 """The order in which verdicts of several variants are combined."""
 
-GAINS: Final = {name: record.plain_gain for name, record in RECORDS.items() if record.plain_gain}
+GAINS: Final = {name: record.plain_gain for name, record in METRICS.items() if record.plain_gain}
 """Normalised metrics and the plain gain each is checked against. A normalised gain can fall while the gain itself rises (Jeunen,
 Potapov, Ustimenko 2024, "On (Normalised) Discounted Cumulative Gain as an Off-Policy Evaluation Metric for Top-n Recommendation")."""
 

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from streammetrics.errors import CallerError
-from streammetrics.metrics.records import RECORDS, ColumnKind, Cutoff, MetricRecord
+from streammetrics.metrics.records import METRICS, ColumnKind, Cutoff, MetricRecord
 
-METRIC_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "judged" and record.is_streamed)
+METRIC_NAMES: Final = tuple(name for name, record in METRICS.items() if record.kind == "judged" and record.is_streamed)
 """The metrics of grades that the stream publishes, in display order."""
 
-ALL_METRIC_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "judged")
+ALL_METRIC_NAMES: Final = tuple(name for name, record in METRICS.items() if record.kind == "judged")
 """The metrics of `Scorer`: they need the grades of a list and nothing else. In display order."""
 
-ENGAGEMENT_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "engagement")
+ENGAGEMENT_NAMES: Final = tuple(name for name, record in METRICS.items() if record.kind == "engagement")
 """The engagement metrics, which only the stream computes."""
 
-ASSESSMENT_NAMES: Final = tuple(name for name, record in RECORDS.items() if record.kind == "assessment")
+ASSESSMENT_NAMES: Final = tuple(name for name, record in METRICS.items() if record.kind == "assessment")
 """The metrics of what lists show, whatever users do, which only the stream computes."""
 
-CUTOFFS: Final[Mapping[str, Cutoff]] = {name: record.cutoff for name, record in RECORDS.items() if record.kind != "users"}
+CUTOFFS: Final[Mapping[str, Cutoff]] = {name: record.cutoff for name, record in METRICS.items() if record.kind != "users"}
 """Name -> whether `@k` is required, optional or not allowed, for all metrics that have columns or are read from them."""
 
 WHOLE_LIST_NAMES: Final = tuple(name for name in ALL_METRIC_NAMES if CUTOFFS[name] != "required")
@@ -69,7 +69,7 @@ class Metric:
     @property
     def record(self) -> MetricRecord:
         """All facts of the metric beside its formula."""
-        return RECORDS[self.name]
+        return METRICS[self.name]
 
     def __str__(self) -> str:
         return f"{self.name}@{self.k}" if self.k else self.name

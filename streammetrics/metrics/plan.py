@@ -18,7 +18,7 @@ from streammetrics.metrics.names import (
     MetricError,
     parse_metric,
 )
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from streammetrics.metrics.spec import Gain, Spec
 from streammetrics.metrics.units import (
     AP_BITS,
@@ -172,7 +172,7 @@ class ScoringPlan:
 
 def gain_of(name: str, spec: Spec) -> Gain:
     """The gain of a metric: exp2 for the `_exp` metrics, otherwise that of the spec."""
-    return "exp2" if RECORDS[name].gain == "exp2" else spec.gain
+    return "exp2" if METRICS[name].gain == "exp2" else spec.gain
 
 
 def discounted_gains(metrics: Iterable[Metric], spec: Spec) -> tuple[Gain, ...]:

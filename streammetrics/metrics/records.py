@@ -54,7 +54,7 @@ class MetricRecord:
     rank_place: int = 0
 
 
-RECORDS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
+METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
     {
         "ndcg": MetricRecord(
             cutoff="optional",

@@ -37,25 +37,7 @@ class Scorer:
     A grade is rounded to a multiple of 2**-40, and a DCG is kept to 2**-44. Values are correct to 1e-12 for whole grades, and for
     fractions down to about 0.1. Scale up grades below 0.001.
 
-    Notation: n items shown; DCG@k = sum of gain / discount over ranks i <= k; relevant = grade >= threshold; h@k relevant items
-    among the first k; R relevant items in all, including unseen ones. Brackets mark a choice of the Spec. Without a cut-off, k is
-    beyond every rank.
-
-    ======================  ======================================================================================
-    cg                      sum of gains over ranks i <= k (units of 2**-32)
-    dcg, dcg_exp            DCG@k (units of 2**-32); Jarvelin and Kekalainen 2002; gain 2**g - 1: Burges et al. 2005
-    ndcg, ndcg_exp          DCG@k / DCG@k of [all graded items] in best order; 0 if no item is graded
-    mrr                     1 / rank of the first relevant item if that rank <= k, else 0
-    hit_rate                1 if h@k > 0, else 0
-    item_hit_rate           hits h@k and places min(k, n): a ratio of sums
-    precision, recall       h@k / [k]; h@k / [R]
-    f1                      2 h@k / ([k] + [R]), the harmonic mean of both
-    map                     sum of h@i / i over the relevant ranks i <= k, / [min(R, k)]
-    r_precision             h@R / R
-    rbp                     sum of (1 - p) p**(i - 1) over the relevant ranks i <= k; Moffat and Zobel 2008, p = [0.8]
-    err                     sum over i <= k of q(i) / i x product of 1 - q(j) over j < i, with q = (2**g - 1) / 2**[4];
-                            Chapelle et al. 2009
-    ======================  ======================================================================================
+    `METRICS` of `metrics/records.py` says what each metric is, and the README has their formulas and sources.
 
     >>> scorer = Scorer(["ndcg@3", "mrr@3", "item_hit_rate@3"])
     >>> scorer.values(scorer.score_list([0, 1, 0, 1]))

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 
 Named: TypeAlias = tuple[str, int]
 """A measure: its family and cut-off k."""
 
-FAMILIES: Final = tuple(name for name, record in RECORDS.items() if record.is_headline)
+FAMILIES: Final = tuple(name for name, record in METRICS.items() if record.is_headline)
 """Headline families, most important first."""
 CUTOFF: Final = 10
 MEASURES_MAX: Final = 6

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.names import K_MAX, Metric
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 
-RANK_FAMILIES: Final = tuple(sorted((name for name in RECORDS if RECORDS[name].rank_place), key=lambda name: RECORDS[name].rank_place))
+RANK_FAMILIES: Final = tuple(sorted((name for name in METRICS if METRICS[name].rank_place), key=lambda name: METRICS[name].rank_place))
 """Families whose value at a cut-off is a sum over ranks, the nearest to ndcg first. `hit_rate` and `mrr` count a list's first hit."""
 
 

@@ -13,7 +13,7 @@ import msgspec
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.experiment_report import worst_first
 from streammetrics.metrics import TallyLayout
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
@@ -203,8 +203,8 @@ def metric_facts(layout: TallyLayout) -> dict[str, MetricFacts]:
     [('hit_rate', 'Hit rate'), ('user_hit_rate', 'User hit rate')]
     """
     names = {metric.name for metric in layout.metrics}
-    names |= {RECORDS[name].of_users for name in names}
-    return {name: MetricFacts(label=record.label, ceiling=record.ceiling) for name, record in RECORDS.items() if name in names}
+    names |= {METRICS[name].of_users for name in names}
+    return {name: MetricFacts(label=record.label, ceiling=record.ceiling) for name, record in METRICS.items() if name in names}
 
 
 def totals_of(totals: Iterable[Total], layout: TallyLayout) -> tuple[GroupTotals, ...]:

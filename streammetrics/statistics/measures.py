@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from streammetrics.errors import ExperimentError
 from streammetrics.metrics.names import Column
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 
 MeasureKind: TypeAlias = Literal["mean", "ratio", "users"]
 
@@ -31,7 +31,7 @@ LISTS_AT: Final = 1
 COVARIATE_BITS: Final = 20
 """A covariate is a user's earlier mean, in units of 2**-20. Its products with the user's totals fit."""
 
-USER_GRAIN: Final = {name: record.of_users for name, record in RECORDS.items() if record.of_users}
+USER_GRAIN: Final = {name: record.of_users for name, record in METRICS.items() if record.of_users}
 """Metrics that are 0 or 1 for a list, and the measure of users with at least one 1."""
 
 

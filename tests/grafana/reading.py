@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import promql_parser
 
 from streammetrics.exporters.prometheus.series import SERIES
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "grafana"
@@ -39,7 +39,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
 """The labels of each series that a query may name. Prometheus adds job and instance."""
 
 
-_OF_ONE_METRIC = tuple(rf"streammetrics_\1{name}\2" for name in RECORDS)
+_OF_ONE_METRIC = tuple(rf"streammetrics_\1{name}\2" for name in METRICS)
 
 
 class PanelQuery(NamedTuple):

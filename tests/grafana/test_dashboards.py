@@ -12,7 +12,7 @@ import promql_parser
 from streammetrics.experiments.gate import GATE_CODES
 from streammetrics.experiments.policy import Policy
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from tests.grafana.reading import (
     LABELS,
     NAMES,
@@ -63,7 +63,7 @@ def innermost_aggregations(node: Any, how: str = "") -> Iterator[tuple[str, str]
 def test_every_series_of_the_table_is_on_a_dashboard() -> None:
     forms = [parsed_form(query.expr) for query in every_query()]
     forms += [parsed_form(each["expr"]) for each in committed("pipeline")["annotations"]["list"]]
-    forms += [parsed_form(query.expr, metric=name) for query in every_query() if "${metric}" in query.expr for name in RECORDS]
+    forms += [parsed_form(query.expr, metric=name) for query in every_query() if "${metric}" in query.expr for name in METRICS]
     shown = {name.removesuffix("_bucket") for form in forms for name in NAME.findall(form)}
     assert {series.name for series in TABLE} <= shown
 

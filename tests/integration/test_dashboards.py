@@ -11,7 +11,7 @@ import pytest
 
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.metrics.names import METRIC_NAMES
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from tests.grafana.reading import CHOICES, NAMES, STEPS, PanelQuery, committed, every_query, filled, queries
 from tests.support.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
 from tests.tools.servers.prometheus import Sample
@@ -61,14 +61,14 @@ def values_of(shown: Scene, variable: Mapping[str, Any]) -> list[str]:
 
 def test_every_metric_can_be_chosen(shown: Scene) -> None:
     (variable,) = (each for each in committed("ranking")["templating"]["list"] if each["name"] == "metric")
-    names = {name for name, record in RECORDS.items() if record.is_streamed and record.kind not in ("users", "bucket")}
+    names = {name for name, record in METRICS.items() if record.is_streamed and record.kind not in ("users", "bucket")}
     assert {*values_of(shown, variable)} == names
     repeated = [query for query in queries("ranking") if "${metric}" in query.expr and "offset" not in query.expr]
     asked = [
         filled(query.expr, {**CHOSEN, "metric": name, "k": ".*"})
         for query in repeated
         for name in names
-        if RECORDS[name].columns or "_total" not in query.expr
+        if METRICS[name].columns or "_total" not in query.expr
     ]
     assert len(asked) > 3 * len(names)
     assert not [expr for expr in asked if not is_data(shown.prometheus.query(expr))]

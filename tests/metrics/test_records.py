@@ -9,7 +9,7 @@ from streammetrics.metrics import ALL_METRIC_NAMES, Metric, Scorer
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 from streammetrics.metrics.engagement import EngagementFacts, EngagementLayout
 from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, ENGAGEMENT_NAMES
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from tests.metrics.lists import WHOLE, at_cutoffs, lists_of
 from tests.support.tables import for_each
 
@@ -37,26 +37,26 @@ VALUES = high_values()
 
 
 def test_every_metric_has_a_value() -> None:
-    assert sorted(VALUES) == sorted(name for name, record in RECORDS.items() if record.kind not in ("users", "bucket"))
+    assert sorted(VALUES) == sorted(name for name, record in METRICS.items() if record.kind not in ("users", "bucket"))
 
 
 @for_each(VALUES)
 def test_only_metrics_without_a_bound_have_values_above_1(name: str) -> None:
-    assert (VALUES[name] > 1) is (RECORDS[name].ceiling is None)
+    assert (VALUES[name] > 1) is (METRICS[name].ceiling is None)
 
 
 @given(lists_of(WHOLE.filter(lambda grade: grade <= 4)))
 def test_no_list_has_a_value_above_the_bound(grades: list[float]) -> None:
     values = JUDGED.values(JUDGED.score_list(grades))
-    assert [name for name, value in values.items() if value > (RECORDS[name.partition("@")[0]].ceiling or np.inf)] == []
+    assert [name for name, value in values.items() if value > (METRICS[name.partition("@")[0]].ceiling or np.inf)] == []
 
 
 def test_metrics_that_a_record_names_have_records() -> None:
-    names = {name for record in RECORDS.values() for name in (record.plain_gain, record.of_users) if name}
+    names = {name for record in METRICS.values() for name in (record.plain_gain, record.of_users) if name}
     assert names == {"dcg", "dcg_exp", "user_hit_rate"}
-    assert names <= RECORDS.keys()
+    assert names <= METRICS.keys()
 
 
 def test_places_by_rank_are_different() -> None:
-    places = [record.rank_place for record in RECORDS.values() if record.rank_place]
+    places = [record.rank_place for record in METRICS.values() if record.rank_place]
     assert sorted(places) == [*range(1, len(places) + 1)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streammetrics.exporters.prometheus.family import Series
-from streammetrics.metrics.records import RECORDS, ColumnKind, MetricRecord
+from streammetrics.metrics.records import METRICS, ColumnKind, MetricRecord
 
 _VIEWS = (("final", "final lists of the window"), ("live", "lists in the window so far"))
-_RECORDS = {name: record for name, record in RECORDS.items() if record.is_streamed and record.kind not in ("users", "bucket")}
+_STREAMED = {name: record for name, record in METRICS.items() if record.is_streamed and record.kind not in ("users", "bucket")}
 _OF_COLUMN = {
     "hits": "Relevant items among the first k items of final lists.",
     "places": "Items shown at the first k ranks of final lists.",
@@ -36,7 +36,7 @@ def sum_series(metric: str, kind: str) -> str:
 def value_gauges() -> Iterator[Series]:
     """The value of each metric in windows. A metric without a cut-off has an empty k."""
     for view, lists in _VIEWS:
-        for name, record in _RECORDS.items():
+        for name, record in _STREAMED.items():
             yield Series(
                 value_series(name, view),
                 "gauge",
@@ -55,7 +55,7 @@ def _how(record: MetricRecord) -> str:
 
 def column_counters() -> Iterator[Series]:
     """The sum of each column of each metric over final lists."""
-    for name, record in _RECORDS.items():
+    for name, record in _STREAMED.items():
         for kind in record.columns:
             yield Series(
                 sum_series(name, kind),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from streammetrics.exporters.prometheus.experiment_series import experiment_gauges
 from streammetrics.exporters.prometheus.family import Series, counter, gauge
 from streammetrics.exporters.prometheus.metric_series import column_counters, value_gauges
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 
 METRIC_PAGES = (
     "[`metrics.names`](../metrics/README.md#names), [`engagement.names`](../windows/engagement.md)"
@@ -26,7 +26,7 @@ TABLE: tuple[Series, ...] = (
     gauge("window_lists_with_feedback", "Final lists in the window with a grade above 0.", *_GROUP_LABELS),
     gauge("window_end_timestamp_seconds", "Event time at which the newest complete window ends.", "window", "view", unit="seconds"),
     gauge("window_users", "Distinct users with final lists in the window.", "experiment", "variant", "window"),
-    gauge("user_hit_rate", f"{RECORDS['user_hit_rate'].help}.", "experiment", "variant", "k", "window"),
+    gauge("user_hit_rate", f"{METRICS['user_hit_rate'].help}.", "experiment", "variant", "k", "window"),
     gauge("window_users_end_timestamp_seconds", "Event time at which the newest complete window of users ends.", "window", unit="seconds"),
     counter("windows_withheld", "Windows that were not published because a task no longer has all their panes."),
     counter("final_lists", "Final lists.", "experiment", "variant"),

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.experiment_report import EffectChange, PeriodLift
-from streammetrics.metrics.records import RECORDS
+from streammetrics.metrics.records import METRICS
 from streammetrics.reports.history import Downsampled, History
 from streammetrics.reports.report import Report
 from tests.integration.page.visits import DRAWN, MINUS, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
@@ -17,7 +17,7 @@ from tests.support.experiment_samples import experiment
 from tests.support.page_story import EXPERIMENT, Story, with_experiments
 from tests.tools.servers.chart_library import originals
 
-SHOWN = {name: record for name, record in RECORDS.items() if record.is_streamed and record.kind != "bucket"}
+SHOWN = {name: record for name, record in METRICS.items() if record.is_streamed and record.kind != "bucket"}
 
 
 def history_of(reports: list[Report]) -> History:
