@@ -43,14 +43,16 @@ class MalformedEvent(StreammetricsError):
     """A record without a usable event. It is counted by `reason` and written to the dead letters; it never stops the process.
 
     `reason` is one of the names in `streammetrics.events.outcomes.MALFORMED`, because it becomes a label. `detail` is text for people.
-    `unknown_type` is the type of an event that is neither impression nor feedback, if that is what is wrong.
+    `unknown_type` is the type of an event that is neither impression nor feedback, if that is what is wrong. `missing` is the field that
+    the event lacks, if it lacks one.
     """
 
-    def __init__(self, reason: str, detail: str, unknown_type: str | None = None) -> None:
+    def __init__(self, reason: str, detail: str, unknown_type: str | None = None, missing: str | None = None) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
         self.unknown_type = unknown_type
+        self.missing = missing
 
 
 @dataclass(frozen=True, slots=True)

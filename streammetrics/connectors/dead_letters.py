@@ -48,6 +48,7 @@ class DeadLetterSink(Protocol):
 
 REFUSALS_MAX: Final = 1_000
 """Pairs of topic and reason that are remembered."""
+KEPT_BYTES: Final = 64
 
 
 class FirstRefusals:
@@ -56,7 +57,7 @@ class FirstRefusals:
     def __init__(self, sink: DeadLetterSink, on_first: Callable[[DeadLetter], None] = ignored) -> None:
         self._sink, self._on_first = sink, on_first
         self.letters: dict[tuple[str, str], DeadLetter] = {}
-        """The first letters by topic and reason, without their raw bytes."""
+        """The first letters by topic and reason, with at most KEPT_BYTES of their values."""
 
     def write(self, letters: Iterable[DeadLetter]) -> None:
         """Write the letters to the sink, then note those that are the first of their kind."""
@@ -65,7 +66,7 @@ class FirstRefusals:
         for letter in written:
             key = letter.input.topic, letter.reason
             if key not in self.letters and len(self.letters) < REFUSALS_MAX:
-                self.letters[key] = letter._replace(value=None)
+                self.letters[key] = letter._replace(value=(letter.value or b"")[:KEPT_BYTES])
                 self._on_first(letter)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The settings that change numbers. Nothing is computed here."""
+"""The settings that change numbers, and the line that stands for all of them in stored state."""
 
 from __future__ import annotations
 

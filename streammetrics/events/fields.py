@@ -55,7 +55,8 @@ class Fields:
         """Return the raw JSON of a required field."""
         raw = self.get(name)
         if raw is None:
-            raise malformed("missing_field", f"{self.within}{name} is required and must not be null", None, f"send {name}")
+            field = self.within + name
+            raise MalformedEvent("missing_field", f"{field} is required and must not be null; send {name}", missing=field)
         return raw
 
     def kind(self, name: str, kinds: tuple[str, ...], advice: str = OTHER_EVENTS) -> str:

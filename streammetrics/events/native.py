@@ -49,7 +49,6 @@ from streammetrics.events.outcomes import NOT_ACCEPTED, without_traceback
 
 KINDS: Final = ("impression", "feedback", "exposure")
 """The types of native events. The last one is read only if exposures are on."""
-WITHOUT_TYPE: Final = "type is required and must not be null"
 WRITE_A_READER: Final = "write a reader: streammetrics config --reader"
 ADVICE_WITHOUT_EXPOSURES: Final = f"{fields.OTHER_EVENTS}; for exposures, set exposures.enabled = true"
 
@@ -83,7 +82,7 @@ def native_decoder(limits: EventLimits, *, of_reader: bool = False) -> Callable[
 
 def _advised(error: MalformedEvent) -> MalformedEvent:
     """Return the error of a record. One that is no native event at all says how others are read."""
-    if not error.detail.startswith(WITHOUT_TYPE):
+    if error.missing != "type":
         return error
     return MalformedEvent(error.reason, f"this is no native event: type is missing; {WRITE_A_READER}")
 

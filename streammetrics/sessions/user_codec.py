@@ -1,4 +1,5 @@
-"""The stored form of a user: the log of the open sessions, and exposures. It is written and read only here.
+"""The stored form of a user: the log of the open sessions, and exposures. It is put together and read here; `session_events` adds each
+entry to a log in the form in which it is stored.
 
 A stored part has the entries that were added to the logs since the part before, and what else is known of the user. The first part has
 all entries. A small user is stored as one part. A large one grows: each commit appends a part. So a commit writes about as much as its

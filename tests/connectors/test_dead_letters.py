@@ -47,7 +47,13 @@ def test_each_topic_and_reason_is_noted_once() -> None:
         ("shop", "bad_id"): 4,
         ("carts", "bad_ts"): 1,
     }
-    assert {each.value for each in sink.letters.values()} == {None}
+    assert {letter.value for letter in sink.letters.values()} == {b"raw"}
+
+
+def test_only_the_beginning_of_a_remembered_value_is_kept() -> None:
+    sink = FirstRefusals(Kept())
+    sink.write([letter("bad_ts", 3)._replace(value=bytes(1_000)), letter("empty", 4)._replace(value=None)])
+    assert [kept.value for kept in sink.letters.values()] == [bytes(64), b""]
 
 
 def test_a_letter_is_noted_after_it_is_written() -> None:

@@ -60,7 +60,7 @@ def _hint(first: DeadLetter, path: str, settings: Settings) -> str:
     """Say how a file of another form is read."""
     if first.reason != "bad_json":
         return ""
-    if "; got {; " in first.detail:  # an object begins there, and goes on below
+    if (first.value or b"").strip() == b"{":  # an object begins there, and goes on below
         return ". Write each object on one line: jq -c ."
     is_native = settings.events.reader_of(path) == NATIVE
     return f". If its lines have a form of their own, {WRITE_A_READER}" if is_native else ""
