@@ -13,7 +13,7 @@ from streammetrics.connectors.http_client import HttpAnswer, HttpClient
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.json_text import JsonError, decode_json
-from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError
+from streammetrics.reports.verdict_lines import GateAnswer, UnknownExperimentError
 from streammetrics.words.names import fit
 from streammetrics.words.times import moment_text, span_text
 

@@ -19,17 +19,19 @@ from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound, pane_start
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.metrics import TallyLayout
-from streammetrics.reports.awaited_verdicts import AwaitedVerdict, awaited_verdicts
-from streammetrics.reports.experiment_view import ExperimentView
-from streammetrics.reports.first_numbers import FirstNumber, first_numbers
-from streammetrics.reports.first_verdict import FirstVerdictWait
-from streammetrics.reports.late_events import late_inputs
-from streammetrics.reports.later_lists import LaterLists
+from streammetrics.reports.data_warnings import merge_names
+from streammetrics.reports.first_numbers import (
+    AwaitedVerdict,
+    ExperimentView,
+    FirstNumber,
+    FirstVerdictWait,
+    awaited_verdicts,
+    first_numbers,
+)
+from streammetrics.reports.input_warnings import UserPartitions, late_inputs
 from streammetrics.reports.merged_experiments import MergedExperiments
-from streammetrics.reports.recent_lists import RecentReader
+from streammetrics.reports.recent_lists import LaterLists, RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
-from streammetrics.reports.unknown_names import merge_names
-from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.state.tables import CommitMark, TaskView
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end

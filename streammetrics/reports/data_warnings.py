@@ -1,25 +1,26 @@
 """Sentences about events that cannot mean what they seem to: times, refused events, list ids, and feedback that counts for no list. Pure.
 
 The stream and samples of it (`samples`) share them, so each takes plain counts. Those about experiments are in `experiment_warnings`.
+Unknown names are actions without a grade and event types, with counts and the name that is probably meant.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import UNMATCHED
-from streammetrics.events.unknown_names import ACTION, TYPE
-from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.events.unknown_names import ACTION, TYPE, nearest
 from streammetrics.words.names import isolated
 from streammetrics.words.numbers import counted, share_of
 from streammetrics.words.sentences import DataWarning
 from streammetrics.words.times import second_text, span_text
 
 REFUSED_SHARE_MAX: Final = 0.05
-"""A topic with a greater share of refused events has a sentence. Late events have their own (`late_events`)."""
+"""A topic with a greater share of refused events has a sentence. Late events have their own (`input_warnings`)."""
 FEEDBACK_MIN: Final = 100
 """Feedback that a stream needs for a sentence about it. A file that has ended needs none."""
 LISTS_MIN: Final = 100
@@ -41,6 +42,45 @@ _ADVICE: Final = {
     "out_of_list": "out of list means that the list does not show the item: compare the item ids in lists and feedback",
     "too_old": "too old means more than join.attribution_ms after the list",
 }
+SHOWN_MAX: Final = 20
+"""Names of each kind in a report, most frequent first. The rest are counted together."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownName:
+    """One unknown name. `name` is None for all further names together. `meant` is the nearest known name, if one is close."""
+
+    kind: str
+    name: str | None
+    events: int
+    meant: str | None = None
+
+    def __str__(self) -> str:
+        """Return words for a terminal or a log.
+
+        >>> print(UnknownName("action", "CLICK", 1_200, "click"), UnknownName("action", None, 3), sep="; ")
+        CLICK 1,200 (did you mean click?); others 3
+        """
+        printed = "others" if self.name is None else isolated(self.name) or '""'
+        return f"{printed} {self.events:,}" + (f" (did you mean {self.meant}?)" if self.meant else "")
+
+
+def merge_names(stored: Iterable[tuple[str, str, int]], known_names: Mapping[str, Sequence[str]]) -> tuple[UnknownName, ...]:
+    """Merge the counts of all tasks, (kind, name or empty, count). `known` has the known names by kind."""
+    counts: dict[str, Counter[str]] = {}
+    for kind, name, count in stored:
+        counts.setdefault(kind, Counter())[name] += count
+    return tuple(name for kind in sorted(counts) for name in _of_kind(kind, counts[kind], known_names.get(kind, ())))
+
+
+def _of_kind(kind: str, counts: Counter[str], names: Sequence[str]) -> Iterator[UnknownName]:
+    others = counts.pop("", 0)
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    for name, count in ranked[:SHOWN_MAX]:
+        yield UnknownName(kind, name, count, nearest(name, names))
+    others += sum(count for _, count in ranked[SHOWN_MAX:])
+    if others:
+        yield UnknownName(kind, None, others)
 
 
 def seconds_warnings(times: Iterable[tuple[str, int | None]]) -> Iterator[DataWarning]:

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.policy import INTERLEAVED
-from streammetrics.reports.data_warnings import CONFLICT_SHARE_MAX, NAMES_MAX
-from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.reports.data_warnings import CONFLICT_SHARE_MAX, NAMES_MAX, UnknownName
 from streammetrics.words.names import isolated
 from streammetrics.words.numbers import counted
 from streammetrics.words.sentences import DataWarning

@@ -18,10 +18,16 @@ from typing import Final, NamedTuple
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
 from streammetrics.metrics import TallyLayout
-from streammetrics.reports.explanation_values import Explanation, Onset, RankContribution, SegmentContributions, SegmentValue
-from streammetrics.reports.explanation_words import summary_of, unknown_text
-from streammetrics.reports.measure_places import MeasurePlaces, rank_places
-from streammetrics.reports.recent_lists import RecentLists
+from streammetrics.reports.explanation_values import (
+    Explanation,
+    Onset,
+    RankContribution,
+    SegmentContributions,
+    SegmentValue,
+    summary_of,
+    unknown_text,
+)
+from streammetrics.reports.recent_lists import MeasurePlaces, RecentLists, rank_places
 from streammetrics.reports.report import Report
 from streammetrics.statistics.contributions import (
     LISTS_MIN,

@@ -2,26 +2,37 @@
 
 A snapshot is the state of an experiment at one event time. Each experiment and scope keeps the first snapshot of each interval of
 `width_ms`. The width doubles when there would be more than SNAPSHOTS_MAX. So the result does not depend on the order of snapshots, and
-the histories of two processes can be merged.
+the histories of two processes can be merged. It has the few measures that are shown first, on a terminal and on a page.
+
+**Earlier lifts.** A snapshot is taken when a report is made. After a backlog, or in a new process without a stored history, there is none
+of earlier event times. What is counted by hour still has them: the lift up to the end of each block of hours. Its interval uses the spread
+of the users that is known today, and takes users with lists in both arms for different ones. There is no verdict on an earlier time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import ExperimentReport, MeasureReport, Measures, Policy, Stored, build_report
+from streammetrics.experiments.arms import Arms
+from streammetrics.experiments.cell_estimates import RunPart
+from streammetrics.experiments.effect_change import together
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.experiments.verdict import Word
-from streammetrics.reports.headline_metrics import MEASURES_MAX, choose_headline, headline_measures
+from streammetrics.metrics.records import METRICS
+from streammetrics.statistics.estimates import lift_interval
+from streammetrics.statistics.measures import Measure
+from streammetrics.statistics.sequence import scale_of
 from streammetrics.words.names import name_order
+from streammetrics.words.times import HOUR_MS
 
 T = TypeVar("T")
-
 SNAPSHOT_MS: Final = 60_000
 """Shortest interval of event time between snapshots."""
 SNAPSHOTS_MAX: Final = 96
@@ -30,8 +41,41 @@ SERIES_MAX: Final = 40
 """Most experiments and scopes. Those with the most snapshots are kept, so new ones do not replace known ones."""
 POINTS_MAX: Final = 36
 """Most lifts of a snapshot. The more variants are compared, the fewer measures it has, and each variant has the same ones."""
-
 _DIGITS = 6
+Named: TypeAlias = tuple[str, int]
+"""A measure: its family and cut-off k."""
+FAMILIES: Final = tuple(name for name, record in METRICS.items() if record.is_headline)
+"""Headline families, most important first."""
+CUTOFF: Final = 10
+MEASURES_MAX: Final = 6
+"""Most headline measures of an experiment."""
+
+
+def choose_headline(measured: Iterable[Named], always: Iterable[Named] = (), *, at_most: int) -> tuple[Named, ...]:
+    """Return the measures in `always`, then one measure of each other headline family, at CUTOFF if it exists.
+
+    If that gives none, return the first measures.
+
+    >>> choose_headline([("mrr", 5), ("mrr", 10), ("ndcg", 20), ("map", 5)], at_most=6)
+    (('ndcg', 20), ('mrr', 10))
+    >>> choose_headline([("mrr", 5), ("mrr", 10), ("ndcg", 20)], always=[("mrr", 5)], at_most=6)
+    (('mrr', 5), ('ndcg', 20))
+    >>> choose_headline([("recall", 5), ("recall", 10), ("map", 5)], at_most=2)
+    (('recall', 5), ('recall', 10))
+    """
+    measured, chosen = dict.fromkeys(measured), dict.fromkeys(always)
+    for family in FAMILIES:
+        cutoffs = [k for name, k in measured if name == family]
+        if cutoffs and not any(name == family for name, _ in chosen):
+            chosen[family, CUTOFF if CUTOFF in cutoffs else cutoffs[0]] = None
+    return tuple(chosen or measured)[:at_most]
+
+
+def headline_measures(experiment: ExperimentReport) -> tuple[Named, ...]:
+    """Return the headline measures of an experiment: those that may page, then one per headline family; at most MEASURES_MAX."""
+    measured = {(measure.metric, measure.k): measure for variant in experiment.variants for measure in variant.measures}
+    paging = [name for name, measure in measured.items() if measure.paging]
+    return choose_headline(measured, paging, at_most=MEASURES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +131,7 @@ class Point(NamedTuple):
 class HistorySnapshot(NamedTuple):
     """The state of an experiment at one event time: its verdict, its users, and its headline points.
 
-    verdict: None if no report was made at that time (see `earlier_lifts`).
+    verdict: None if no report was made at that time (see `earlier_snapshots`).
     """
 
     verdict: Word | None
@@ -238,3 +282,57 @@ def _bounded(series: Iterable[HistorySeries]) -> tuple[HistorySeries, ...]:
     if len(kept) > SERIES_MAX:
         kept = sorted(kept, key=lambda series: (-len(series.snapshots.kept), series.experiment, series.scope))[:SERIES_MAX]
     return tuple(sorted(kept, key=lambda series: (name_order(series.experiment), series.scope)))
+
+
+class _UsersUntil(NamedTuple):
+    """The users who had come up to an hour (since the epoch), by the variant of their first list."""
+
+    hour: int
+    users: Mapping[str, int]
+
+
+def earlier_snapshots(
+    measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float], after_ms: int, before_ms: int
+) -> Iterator[tuple[int, HistorySnapshot]]:
+    """Yield a snapshot at the end of each block of hours with lists between two event times, in order.
+
+    A variant has a point once it and the control have `min_users` users. Shares of users have none, because they are not counted by hour.
+    """
+    reached = [point for point in _users_by_block(stored) if after_ms < point.hour * HOUR_MS < before_ms]
+    policy = policy.deciding(measures)
+    control = policy.control_of(list(stored.moments))
+    if not reached or control is None:
+        return
+    arms, points = Arms(measures, policy, stored, control, scales), dict[int, list[Point]]()
+    compared = policy.treatments(control, stored.first_exposures)[:POINTS_MAX]
+    for variant in compared:
+        for measure in _headline(measures, policy, POINTS_MAX // max(1, len(compared))):
+            for part in accumulate(arms.days(measure, variant, control, 1)[0], together):
+                points.setdefault(part.end, []).append(_earlier_point(arms, measure, variant, part))
+    for hour_point in reached:
+        large = {variant for variant, users in hour_point.users.items() if users >= policy.min_users}
+        kept = tuple(point for point in points.get(hour_point.hour, ()) if {point.variant, control} <= large)
+        yield hour_point.hour * HOUR_MS, HistorySnapshot(None, sum(hour_point.users.values()), kept)
+
+
+def _users_by_block(stored: Stored) -> Iterator[_UsersUntil]:
+    hours, users = stored.hours, dict[str, int]()
+    for block in sorted(hours.rows):
+        for variant, count in hours.rows[block].new_users.items():
+            users[variant] = users.get(variant, 0) + count
+        yield _UsersUntil((block + 1) * hours.length, {**users})
+
+
+def _headline(measures: Measures, policy: Policy, at_most: int) -> Sequence[Measure]:
+    """Return the measures that a snapshot has, without shares of users."""
+    named = {(measure.name, measure.k): measure for measure in measures if measure.kind != "users"}
+    deciding = [name for name, measure in named.items() if str(measure) in policy.paging]
+    return [named[name] for name in choose_headline(named, deciding, at_most=max(1, min(MEASURES_MAX, at_most)))]
+
+
+def _earlier_point(arms: Arms, measure: Measure, variant: str, part: RunPart) -> Point:
+    scale = scale_of(measure, arms.scales)
+    mixture = None if scale is None else scale.mixture(arms.policy.minimum_lift)
+    interval = None if mixture is None else lift_interval(part.treatment, part.control, mixture, arms.policy.alpha)
+    lift = None if part.ratio is None else part.ratio - 1
+    return Point(variant, measure.name, measure.k, lift, *((interval.lower, interval.upper) if interval else (None, None)))

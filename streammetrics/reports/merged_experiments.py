@@ -21,14 +21,22 @@ from streammetrics.experiments.experiment_state import States, states_of
 from streammetrics.experiments.hours import Hours, MergedRows
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Reactions
-from streammetrics.reports.earlier_lifts import earlier_snapshots
-from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.experiment_warnings import user_warnings
-from streammetrics.reports.history import EarlierSnapshots, HistorySnapshot
-from streammetrics.reports.later_lists import LaterLists
-from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
+from streammetrics.reports.first_numbers import ExperimentView
+from streammetrics.reports.history import EarlierSnapshots, HistorySnapshot, earlier_snapshots
+from streammetrics.reports.merged_runs import (
+    Change,
+    FrozenScales,
+    MergedRun,
+    ScopeReader,
+    TaskScopes,
+    shown_runs,
+    started_runs,
+    sum_scopes,
+    times_of,
+)
+from streammetrics.reports.recent_lists import LaterLists
 from streammetrics.reports.report import SinceReports
-from streammetrics.reports.scopes import ScopeReader, TaskScopes, sum_scopes
 from streammetrics.statistics.measures import Measures
 from streammetrics.windows.panes import WindowRules
 from streammetrics.words.names import name_order
@@ -52,7 +60,7 @@ class JudgedInput(NamedTuple):
         return replace(report, warnings=(*report.warnings, *self.warnings, *of_users))
 
     def earlier(self, after_ms: int, before_ms: int) -> Iterator[tuple[int, HistorySnapshot]]:
-        """Yield what the history lacks between two times: see `earlier_lifts`."""
+        """Yield what the history lacks between two times: see `earlier_snapshots`."""
         return earlier_snapshots(self.measures, self.policy, self.stored, self.scales, after_ms, before_ms)
 
 

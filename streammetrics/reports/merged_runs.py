@@ -1,18 +1,60 @@
 """The runs of experiments over all tasks: which runs of tasks belong together, which run is shown, and its frozen scales.
 
 Pure. A run is an active period of an experiment. Each task ends runs by its own lists. Here the runs of all tasks are merged if they
-are at most `idle_ms` apart. Only the state of one run is summed.
+are at most `idle_ms` apart. Only the state of one run is summed, by scope: since its start, or for one day. The frozen scales of an
+experiment lie in the values of the namespace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from streammetrics.engine.task_state import ControlRecord
-from streammetrics.enrolment.scopes import BASE, WHOLE, parse_row_name
+from streammetrics.enrolment.scopes import BASE, WHOLE, DecodedRow, Scope, decode_row, parse_row_name, scopes_of_rows
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound
-from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, experiment_of_scales, scales_name
+from streammetrics.experiments import Measures
+from streammetrics.experiments.hours import EntrySums, HourRow, Hours, MergedRows, merge_entries, merge_hours
+from streammetrics.state.codec import VERSION, encode_json, plain_json, reader
+from streammetrics.windows.tally_deltas import add_tallies
+
+SCALES: Final = "scales "
+_read = reader(msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode, plain_json, "an experiment's scales")
+TaskScopes: TypeAlias = Mapping[tuple[str, int], Scope]
+"""What one task stores of its experiments, by experiment and day."""
+KeyT = TypeVar("KeyT")
+
+
+class Scales(NamedTuple):
+    """The frozen scales of an experiment by measure, and the last time (ms) to which its run was known to last."""
+
+    until: int
+    by_measure: dict[str, float]
+
+
+def encode_scales(scales: Scales) -> bytes:
+    return encode_json((VERSION, *scales))
+
+
+def decode_scales(stored: bytes) -> Scales:
+    _, until, by_measure = _read(stored)
+    return Scales(until, by_measure)
+
+
+def scales_name(experiment: str) -> str:
+    """Return the name of an experiment's scales in the store.
+
+    >>> experiment_of_scales(scales_name("ranker-v7")), experiment_of_scales("something else")
+    ('ranker-v7', None)
+    """
+    return f"{SCALES}{experiment}"
+
+
+def experiment_of_scales(name: str) -> str | None:
+    """Return the experiment whose scales have this name. None if the name is of something else."""
+    return name.removeprefix(SCALES) if name.startswith(SCALES) else None
 
 
 class MergedRun(NamedTuple):
@@ -151,3 +193,68 @@ class FrozenScales:
         lasting_ms = self._idle_ms + self._idle_ms // 2
         expired = [name for name, scales in self._known.items() if name not in named and scales.until + lasting_ms < over_before]
         return {scales_name(name): (self._stored[name], None) for name in expired}
+
+
+class ScopeReader:
+    """Reads the stored scopes of one task. A row that has not changed is not decoded again, and is the same object."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[bytes, DecodedRow]] = {}
+
+    def read(self, names: Mapping[int, str], stored: Mapping[str, bytes]) -> TaskScopes:
+        """Return the scopes of these runs. `names`: run number -> experiment."""
+        rows: dict[str, tuple[bytes, DecodedRow]] = {}
+        parts = {key: name for key in stored if (name := parse_row_name(key)).run in names}
+        for key, name in parts.items():
+            row_before = self._rows.get(key)
+            rows[key] = (
+                row_before if row_before is not None and row_before[0] == stored[key] else (stored[key], decode_row(name.part, stored[key]))
+            )
+        self._rows = rows
+        scopes = scopes_of_rows((parts[key], row) for key, (_, row) in rows.items())
+        return {(names[run], day): scope for run, day, scope in scopes}
+
+
+def sum_scopes(scopes: Iterable[Scope], with_covariates: Measures | None, merged: MergedRows | None = None) -> Scope:
+    """Sum the scopes of several tasks, which do not change.
+
+    If some tasks have covariates and others do not, covariates are dropped. `with_covariates` is the layout with covariates. merged: see
+    `hours.merge_hours`.
+    """
+    scopes = list(scopes)
+    if len({len(sums) for scope in scopes for sums in scope.moments.sums.values()}) > 1:
+        assert with_covariates is not None
+        scopes, merged = [_without_covariates(scope, with_covariates) for scope in scopes], None
+    total = Scope()
+    total.hours = merge_hours((scope.hours for scope in scopes), merged)
+    total.moments = merge_entries(scope.moments for scope in scopes)
+    total.users = merge_entries(scope.users for scope in scopes)
+    total.fold_strata()
+    total.reacting, total.reactions = _summed(scope.reacting for scope in scopes), _summed(scope.reactions for scope in scopes)
+    total.credits, total.pairs = _summed(scope.credits for scope in scopes), _summed(scope.pairs for scope in scopes)
+    return total
+
+
+def _summed(tables: Iterable[Mapping[KeyT, list[int]]]) -> dict[KeyT, list[int]]:
+    merged: dict[KeyT, list[int]] = {}
+    for table in tables:
+        for key, sums in table.items():
+            merged[key] = add_tallies(merged[key], sums) if key in merged else sums
+    return merged
+
+
+def _without_covariates(scope: Scope, with_covariates: Measures) -> Scope:
+    """Return a scope without covariates."""
+    plain = Scope()
+    for name in ("credits", "pairs", "reacting", "reactions", "users"):
+        setattr(plain, name, getattr(scope, name))
+    plain.moments = EntrySums(scope.moments.hours)
+    for key, moments in scope.moments.sums.items():
+        is_wide = len(moments) == with_covariates.moments_width
+        plain.moments.sums[key] = with_covariates.without_covariates(moments) if is_wide else moments
+    plain.hours = Hours(scope.hours.length)
+    for block, row in scope.hours.rows.items():
+        narrow = plain.hours.rows[block] = HourRow()
+        narrow.totals = {key: totals[: with_covariates.totals_width] for key, totals in row.totals.items()}
+        narrow.new_users, narrow.exposed, narrow.values, narrow.moves = row.new_users, row.exposed, row.values, row.moves
+    return plain

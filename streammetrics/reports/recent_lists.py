@@ -1,23 +1,91 @@
 """The final lists of the last day, as exact sums: by variant and segment value, and of each variant over time. Pure.
 
 They are read when a pane has become final, not at every report. The exact sums explain a difference; see `explanation`.
+`MeasurePlaces` says where a tally has the sums of a measure. `LaterLists` counts the lists of other variants after the last list of a
+variant, which tell whether it has stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.metrics import TallyLayout
-from streammetrics.reports.measure_places import MeasurePlaces, places_of
+from streammetrics.metrics.names import K_MAX, Metric
+from streammetrics.metrics.records import METRICS
 from streammetrics.windows.pane_trail import PaneTrail, TrailSpan
 from streammetrics.windows.panes import Group
 from streammetrics.windows.rolling import WindowAggregator
 
 RECENT_MS: Final = DAY_MS
 """Length of the span, if the store keeps panes for so long."""
+RANK_FAMILIES: Final = tuple(sorted((name for name in METRICS if METRICS[name].rank_place), key=lambda name: METRICS[name].rank_place))
+"""Families whose value at a cut-off is a sum over ranks, the nearest to ndcg first. `hit_rate` and `mrr` count a list's first hit."""
+PANES_MAX: Final = 32
+"""Panes that are read after a last list. Of more, every second, fourth, eighth one is read, and counts as often."""
+PANES_OPEN: Final = 3
+"""The newest panes are read again each time, because lists still come to them."""
+
+
+class MeasurePlaces(NamedTuple):
+    """Indexes in a tally: the sum of a measure, and its denominator. `lists` is that of all lists, `top` is in units of 2**-scale_bits."""
+
+    lists: int
+    top: int
+    bottom: int
+    scale_bits: int
+
+    def sums(self, tally: Sequence[int]) -> tuple[int, int, int]:
+        """Return lists, top and bottom of a tally."""
+        return tally[self.lists], tally[self.top], tally[self.bottom]
+
+
+class RankPlaces(NamedTuple):
+    """Cut-offs of one family, ascending, each with its places. The denominator of all is that of the last one."""
+
+    family: str
+    cutoffs: tuple[int, ...]
+    places: tuple[MeasurePlaces, ...]
+
+
+LISTS: Final = 0
+"""The index of the number of lists in a tally."""
+
+
+def places_of(layout: TallyLayout, name: str) -> MeasurePlaces | None:
+    """Return where a measure's sums are; None for one that tallies do not have, such as `user_hit_rate@10`.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> layout = TallyLayout(Scorer(["hit_rate@10", "item_hit_rate@10"]))
+    >>> places_of(layout, "item_hit_rate@10"), places_of(layout, "user_hit_rate@10")
+    (MeasurePlaces(lists=0, top=3, bottom=4, scale_bits=0), None)
+    """
+    for index, column in enumerate(layout.columns):
+        if str(column.metric) == name and column.kind in ("sum", "hits", "numerator"):
+            place = layout.place_of(index)
+            return MeasurePlaces(LISTS, place, LISTS if column.kind == "sum" else place + 1, column.scale_bits)
+    return None
+
+
+def rank_places(layout: TallyLayout, family: str, k: int) -> RankPlaces | None:
+    """Return the places of the sums by rank up to k (0: all tallied ranks), of the measure's own family or another sum over ranks.
+
+    None if no such family has two cut-offs.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> layout = TallyLayout(Scorer(["ndcg@10", "mrr@5", "mrr@10"]))
+    >>> rank_places(layout, "ndcg", 10).family, rank_places(layout, "ndcg", 5)
+    ('mrr', None)
+    """
+    ranks, families = k or K_MAX, (family, *RANK_FAMILIES) if family in RANK_FAMILIES else RANK_FAMILIES
+    for name in families:
+        cutoffs = sorted({column.metric.k for column in layout.columns if column.metric.name == name and 0 < column.metric.k <= ranks})
+        places = tuple(place for cutoff in cutoffs if (place := places_of(layout, str(Metric(name, cutoff)))) is not None)
+        if len(places) > 1 and len(places) == len(cutoffs):
+            return RankPlaces(name, tuple(cutoffs), places)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +133,40 @@ class RecentReader:
             of_names = {name: places_of(self._layout, name) for name in self._deciding(group.experiment)}
             places = self._measures[group.experiment] = {name: place for name, place in of_names.items() if place is not None}
         return [self._layout.lists(tally), *(tally[index] for place in places.values() for index in (place.top, place.bottom))]
+
+
+class LaterLists:
+    """Counts the lists of an experiment after the last one of each variant. Panes that are complete are read once.
+
+    The count grows as long as the variant has no list. Its share is taken from a block of hours to which the others go on to add lists. A
+    count that stood still would mean less and less, until the variant seemed to run again.
+    """
+
+    def __init__(self, aggregator: WindowAggregator) -> None:
+        self._aggregator = aggregator
+        self._complete: dict[tuple[str, str], tuple[int, dict[int, int]]] = {}
+        """By experiment and variant, its last list, and the lists of complete panes by their start."""
+
+    def of(self, experiment: str, last_ms: Mapping[str, int]) -> dict[str, int]:
+        """Return by variant the lists of all other variants in the panes that begin after its last list (`last_ms`)."""
+        return {variant: self._count(experiment, variant, at) for variant, at in last_ms.items()}
+
+    def _count(self, experiment: str, variant: str, last_ms: int) -> int:
+        known_ms, known = self._complete.get((experiment, variant), (None, {}))
+        complete = known if known_ms == last_ms else {}
+        starts, step = self._aggregator.starts(last_ms + 1), 1
+        while len(starts) > step * PANES_MAX:
+            step *= 2
+        chosen = [start for start in starts if start // self._aggregator.rules.pane_ms % step == 0]
+        counts = {start: complete[start] if start in complete else self._others(experiment, variant, start) for start in chosen}
+        still_open = starts[-PANES_OPEN:]
+        self._complete[experiment, variant] = last_ms, {start: count for start, count in counts.items() if start not in still_open}
+        return step * sum(counts.values())
+
+    def _others(self, experiment: str, variant: str, start: int) -> int:
+        layout, pane = self._aggregator.layout, self._aggregator.pane(start)
+        return sum(layout.lists(tally) for group, tally in pane.items() if _is_of_another(group, experiment, variant))
+
+
+def _is_of_another(group: Group, experiment: str, variant: str) -> bool:
+    return group.experiment == experiment and group.variant != variant and not group.segment

@@ -14,8 +14,8 @@ from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.events.unknown_names import NULL_VARIANT
 from streammetrics.experiments import ExperimentReport
-from streammetrics.reports.awaited_verdicts import AwaitedVerdict
 from streammetrics.reports.data_warnings import (
+    UnknownName,
     by_topic,
     duplicate_warnings,
     feedback_warnings,
@@ -36,13 +36,10 @@ from streammetrics.reports.experiment_warnings import (
     open_list_warnings,
     spelling_warnings,
 )
-from streammetrics.reports.first_numbers import FirstNumber
+from streammetrics.reports.first_numbers import AwaitedVerdict, FirstNumber
 from streammetrics.reports.history import EarlierSnapshots
-from streammetrics.reports.late_events import LateInput, SortedInput, late_warnings, sorted_warnings
+from streammetrics.reports.input_warnings import LateInput, SortedInput, StandstillNote, UserPartitions, late_warnings, sorted_warnings
 from streammetrics.reports.recent_lists import RecentLists
-from streammetrics.reports.standstills import StandstillNote
-from streammetrics.reports.unknown_names import UnknownName
-from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
 from streammetrics.words.names import isolated
@@ -154,7 +151,7 @@ class Report:
     open_lists: Mapping[str, int] = field(default_factory=dict)
     """By experiment, the lists that do not count because the input ended before all their time for feedback. It is not part of the JSON."""
     earlier: EarlierSnapshots | None = field(default=None, compare=False, repr=False)
-    """Gives the lifts up to earlier times: see `earlier_lifts`. It is not part of the JSON."""
+    """Gives the lifts up to earlier times: see `earlier_snapshots`. It is not part of the JSON."""
     since: SinceReports | None = field(default=None, compare=False, repr=False)
     """Judges the experiments again for a step that began at a time: see `MergedExperiments.since_reports`. It is not part of the JSON."""
 

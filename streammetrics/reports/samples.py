@@ -14,9 +14,15 @@ from typing import Any, Final, NamedTuple
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT
-from streammetrics.reports.data_warnings import MILLISECONDS, feedback_warnings, list_id_warnings, record_time_warnings, seconds_warnings
+from streammetrics.reports.data_warnings import (
+    MILLISECONDS,
+    feedback_warnings,
+    list_id_warnings,
+    merge_names,
+    record_time_warnings,
+    seconds_warnings,
+)
 from streammetrics.reports.experiment_warnings import experiment_warnings, null_warnings, one_list_warnings, spelling_warnings
-from streammetrics.reports.unknown_names import merge_names
 from streammetrics.words.names import isolated
 from streammetrics.words.numbers import share_of
 from streammetrics.words.sentences import DataWarning

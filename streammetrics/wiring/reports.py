@@ -13,8 +13,7 @@ from streammetrics.events.grades import parse_grades
 from streammetrics.events.native import KINDS
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.experiment_view import ExperimentView
-from streammetrics.reports.first_verdict import FirstVerdictWait
+from streammetrics.reports.first_numbers import ExperimentView, FirstVerdictWait
 from streammetrics.reports.samples import SampleRules
 from streammetrics.windows.panes import WindowRules
 from streammetrics.wiring.decoders import decoding_settings

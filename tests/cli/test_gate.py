@@ -22,9 +22,9 @@ from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.reports.gate_answer import answer_gate
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
+from streammetrics.reports.verdict_lines import answer_gate
 from tests.support.command_line import COMMAND, called, environment, started, streammetrics
 from tests.support.committed_state import START_MS, answering, served, two_variants
 from tests.support.experiment_samples import experiment

@@ -14,7 +14,7 @@ from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.records import decode_record
 from streammetrics.enrolment.scopes import BASE, decode_row
 from streammetrics.errors import StateError
-from streammetrics.reports.frozen_scales import decode_scales
+from streammetrics.reports.merged_runs import decode_scales
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import untangle
 from streammetrics.sessions.user_codec import decode_user, encode_user

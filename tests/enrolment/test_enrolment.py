@@ -17,7 +17,7 @@ from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report

@@ -15,7 +15,7 @@ from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE, Scope
 from streammetrics.events.model import Exposure, Feedback, Labels
 from streammetrics.experiments import Stored
 from streammetrics.experiments.hours import BLOCKS_MAX, OTHER_VALUES, SEGMENT_VALUES_MAX, STRATA_MAX, Entry, Hours, entry_of, merge_hours
-from streammetrics.reports.scopes import sum_scopes
+from streammetrics.reports.merged_runs import sum_scopes
 from streammetrics.words.times import HOUR_MS
 from tests.oracle import Arrival, Step
 from tests.support.enrolments import (

@@ -14,7 +14,7 @@ from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.windows.panes import WindowRules
 from tests.support.brute_force import assert_equals_brute_force, grades_text
 from tests.support.enrolments import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTINGS, clicked, expected, found, kept, shown, take

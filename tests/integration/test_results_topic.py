@@ -15,7 +15,7 @@ import pytest
 from kafka import KafkaConsumer
 
 from streammetrics.connectors.simulated import Traffic, generate
-from streammetrics.reports.pane_rows import pane_rows
+from streammetrics.reports.result_records import pane_rows
 from streammetrics.wiring.reports import build_report_builder
 from tests.support.command_line import called
 from tests.support.paths import ROOT

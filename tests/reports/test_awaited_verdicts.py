@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streammetrics.cli.output.report_reader import read_report
-from streammetrics.reports.awaited_verdicts import LISTS_MIN
+from streammetrics.reports.first_numbers import LISTS_MIN
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
 from tests.support.command_line import called

@@ -11,7 +11,7 @@ from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Exposure, Impression
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.user_partitions import UserPartitions
+from streammetrics.reports.input_warnings import UserPartitions
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Settings

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streammetrics.events.model import Feedback, Impression
+from streammetrics.reports.data_warnings import UnknownName
 from streammetrics.reports.report import InputPosition, Report, Total
-from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.windows.panes import Group, GroupValues, Window
 from streammetrics.words.numbers import counted
 from tests.oracle import Arrival, Settings

@@ -16,10 +16,8 @@ from streammetrics.experiments.health import Health
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.explanation import LISTS_MIN, VALUES_MAX, explanations
-from streammetrics.reports.explanation_values import Explanation, RankContribution
-from streammetrics.reports.explanation_words import summary_of
-from streammetrics.reports.measure_places import places_of
-from streammetrics.reports.recent_lists import RecentLists
+from streammetrics.reports.explanation_values import Explanation, RankContribution, summary_of
+from streammetrics.reports.recent_lists import RecentLists, places_of
 from streammetrics.reports.report import Report
 from streammetrics.windows.pane_trail import TrailSpan
 from streammetrics.windows.panes import Group

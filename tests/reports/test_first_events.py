@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streammetrics.config import load
 from streammetrics.events import Feedback, Impression
-from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.reports import first_verdict_wait
 from tests.support.committed_state import Pipeline, two_variants

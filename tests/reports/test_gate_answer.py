@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError, answer_gate, find_experiment
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import with_outlook
+from streammetrics.reports.verdict_lines import GateAnswer, UnknownExperimentError, answer_gate, find_experiment
 from tests.support.experiment_samples import experiment
 from tests.support.gates import failing, passing, waiting
 

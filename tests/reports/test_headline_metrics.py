@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.reports.headline_metrics import MEASURES_MAX, headline_measures
+from streammetrics.reports.history import MEASURES_MAX, headline_measures
 from tests.support.experiment_samples import experiment
 
 WORSE = experiment({"control": 0.5, "treatment": 0.4})

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales
-from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.history import (
     POINTS_MAX,
     SERIES_MAX,
@@ -20,6 +19,7 @@ from streammetrics.reports.history import (
     SNAPSHOTS_MAX,
     Downsampled,
     History,
+    headline_measures,
     snapshot_of,
     stored_snapshot,
 )

@@ -17,10 +17,18 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Joined, Policy
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.experiment_view import ExperimentView
-from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, scales_name
+from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.history import History
-from streammetrics.reports.merged_runs import FrozenScales, MergedRun, join_runs, started_runs
+from streammetrics.reports.merged_runs import (
+    FrozenScales,
+    MergedRun,
+    Scales,
+    decode_scales,
+    encode_scales,
+    join_runs,
+    scales_name,
+    started_runs,
+)
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.publisher import read_committed
 from streammetrics.windows.panes import WindowRules

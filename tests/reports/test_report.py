@@ -7,11 +7,11 @@ from typing import Any
 from streammetrics import __version__
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.reports.data_warnings import UnknownName
 from streammetrics.reports.history import History
+from streammetrics.reports.input_warnings import FIX, UserPartitions
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import InputPosition, Report
-from streammetrics.reports.unknown_names import UnknownName
-from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.oracle import Arrival, Settings

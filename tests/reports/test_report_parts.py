@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.published import ReportChoice
 from streammetrics.reports.report import Report
-from streammetrics.reports.report_parts import ReportChoice
 from streammetrics.windows.panes import Group
 from tests.support.experiment_samples import experiment
 from tests.support.page_story import EXPERIMENT, make_story

@@ -6,7 +6,7 @@ from streammetrics.enrolment.scopes import Scope
 from streammetrics.experiments import Measures
 from streammetrics.experiments.hours import Entry, HourRow
 from streammetrics.metrics import Scorer
-from streammetrics.reports.scopes import sum_scopes
+from streammetrics.reports.merged_runs import sum_scopes
 from streammetrics.statistics.moments import of_users
 
 PLAIN = Measures(Scorer(["mrr@10"]).columns)

@@ -6,8 +6,7 @@ import pytest
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows
-from streammetrics.reports.gate_answer import answer_gate
-from streammetrics.reports.verdict_lines import VerdictLine, lines_of
+from streammetrics.reports.verdict_lines import VerdictLine, answer_gate, lines_of
 from streammetrics.statistics.measures import LISTS_AT
 from tests.support.experiment_states import BEGIN_MS, DAY, HOUR_MS, SITUATIONS, STOP_MS, WORSE, Shown, report_of, stored_arms, table
 

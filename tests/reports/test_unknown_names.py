@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streammetrics.events.unknown_names import nearest
-from streammetrics.reports.unknown_names import SHOWN_MAX, UnknownName, merge_names
+from streammetrics.reports.data_warnings import SHOWN_MAX, UnknownName, merge_names
 from tests.support.tables import for_each
 
 KNOWN = {"action": ("click", "purchase"), "type": ("impression", "feedback")}

@@ -12,7 +12,7 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 from streammetrics.events.model import Impression
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.reports.first_events import FirstEvents
+from streammetrics.reports.freshness import FirstEvents
 from streammetrics.reports.report import Report
 from tests.support.command_line import started
 from tests.support.committed_state import MINUTE_MS, Pipeline, served

@@ -31,7 +31,7 @@ from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments.gate import GateWord
 from streammetrics.reports.freshness import ReportTimes
-from streammetrics.reports.gate_answer import GateAnswer, answer_gate, as_stale, find_experiment
+from streammetrics.reports.verdict_lines import GateAnswer, answer_gate, as_stale, find_experiment
 from streammetrics.wiring.logs import configure_quiet_logs
 from streammetrics.words.times import span_text
 

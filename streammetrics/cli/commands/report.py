@@ -24,9 +24,9 @@ from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
 from streammetrics.events.json_text import JsonError, decode_json
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report
+from streammetrics.reports.result_records import pane_lines
 from streammetrics.wiring.logs import configure_quiet_logs
 from streammetrics.words.names import fit
 

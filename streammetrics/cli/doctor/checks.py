@@ -27,7 +27,7 @@ from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateErro
 from streammetrics.experiments import SINCE_START
 from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
-from streammetrics.reports.user_partitions import FIX, UserPartitions
+from streammetrics.reports.input_warnings import FIX, UserPartitions
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.runtime.consume.claims import group_of_token
 from streammetrics.runtime.publish.publisher import read_committed

@@ -15,7 +15,7 @@ from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.records import DecodedTopic
 from streammetrics.connectors.kafka.partitioner import partition_of_key
 from streammetrics.connectors.kafka.recent_records import RecentRecord
-from streammetrics.reports.user_partitions import FIX, UserPartitions
+from streammetrics.reports.input_warnings import FIX, UserPartitions
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted
 

@@ -11,8 +11,7 @@ from streammetrics.cli.output.report_reader import SCOPE_WORDS, interval_text, l
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments.gate import GateWord
-from streammetrics.reports.gate_answer import GateAnswer
-from streammetrics.reports.verdict_lines import VerdictLine
+from streammetrics.reports.verdict_lines import GateAnswer, VerdictLine
 from streammetrics.statistics.measures import measure_text
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted

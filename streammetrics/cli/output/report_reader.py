@@ -16,8 +16,8 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport, PreferenceReport
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY, worst_first
-from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.first_numbers import Awaited
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.words.names import fit, in_order

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.events.outcomes import IGNORED, names_of
 from streammetrics.metrics import Metric, TallyLayout
-from streammetrics.reports.headline_metrics import choose_headline
+from streammetrics.reports.data_warnings import UnknownName
+from streammetrics.reports.history import choose_headline
 from streammetrics.reports.report import Report, counts_by_reason, refused_counts
-from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.windows.panes import GroupValues, WindowView
 from streammetrics.words.names import group_order
 from streammetrics.words.numbers import counted, percent

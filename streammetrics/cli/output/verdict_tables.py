@@ -22,7 +22,7 @@ from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START, worst_first
 from streammetrics.experiments.verdict import Verdict, Word
-from streammetrics.reports.headline_metrics import headline_measures
+from streammetrics.reports.history import headline_measures
 from streammetrics.reports.outlook import needed_sentences
 from streammetrics.reports.verdict_lines import ends_ms, further_warnings
 from streammetrics.statistics.measures import measure_text

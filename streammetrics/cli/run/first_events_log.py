@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from streammetrics.connectors.clock import Clock
-from streammetrics.reports.first_events import FirstEvents
+from streammetrics.reports.freshness import FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 

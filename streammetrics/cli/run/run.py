@@ -17,7 +17,7 @@ from streammetrics.config.results import NATIVE
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
-from streammetrics.reports.first_events import FirstEvents
+from streammetrics.reports.freshness import FirstEvents
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.version import __version__
 from streammetrics.wiring.engine import build_engine

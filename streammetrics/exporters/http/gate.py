@@ -16,7 +16,7 @@ from starlette.routing import Route
 from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.exporters.http.openapi import GATE_SCOPES
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.reports.gate_answer import UnknownExperimentError
+from streammetrics.reports.verdict_lines import UnknownExperimentError
 from streammetrics.words.times import parse_since
 
 

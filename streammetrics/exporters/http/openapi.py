@@ -14,9 +14,8 @@ import msgspec
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.exporters.http.recent import LISTS, Curves
 from streammetrics.exporters.http.views import Pulse
-from streammetrics.reports.gate_answer import GateAnswer
-from streammetrics.reports.published import Published, PublishedReport, ReportState
-from streammetrics.reports.report_parts import ReportExperiments
+from streammetrics.reports.published import Published, PublishedReport, ReportExperiments, ReportState
+from streammetrics.reports.verdict_lines import GateAnswer
 
 API_VERSION: Final = "1.0.0"
 GATE_SCOPES: Final = (SINCE_START, THIS_DAY)

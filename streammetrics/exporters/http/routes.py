@@ -20,7 +20,7 @@ from streammetrics.exporters.http.help_pages import help_routes, with_glossary
 from streammetrics.exporters.http.openapi import openapi_json
 from streammetrics.exporters.http.recent import LISTS, UnknownChoiceError
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.reports.report_parts import ReportChoice
+from streammetrics.reports.published import ReportChoice
 
 SCRIPTS = (
     "text.js",

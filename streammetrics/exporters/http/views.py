@@ -14,14 +14,12 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
-from streammetrics.reports.first_events import FirstEvents
-from streammetrics.reports.freshness import ReportTimes
-from streammetrics.reports.gate_answer import GateAnswer, answer_gate, find_experiment
+from streammetrics.reports.freshness import FirstEvents, ReportTimes
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import with_outlook
-from streammetrics.reports.published import Count, Counts, Published, encoded, published, report_state
+from streammetrics.reports.published import Count, Counts, Published, ReportChoice, encoded, published, report_experiments, report_state
 from streammetrics.reports.report import Report, counts_by_reason
-from streammetrics.reports.report_parts import ReportChoice, report_experiments
+from streammetrics.reports.verdict_lines import GateAnswer, answer_gate, find_experiment
 from streammetrics.runtime.status import Rate, Trouble
 from streammetrics.words.times import span_text
 

@@ -20,7 +20,7 @@ from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.files import replay as replay_files
 from streammetrics.offline.replay.time_order import Order
 from streammetrics.offline.replay.unusable_files import require_usable, unusable_files
-from streammetrics.reports.pane_rows import PaneRow
+from streammetrics.reports.result_records import PaneRow
 from streammetrics.wiring.logs import quiet_logs
 
 SettingsLike: TypeAlias = Settings | Mapping[str, Any] | str | os.PathLike[str] | None

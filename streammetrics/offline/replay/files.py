@@ -29,11 +29,10 @@ from streammetrics.offline.replay.time_order import LatePlaces, Order, OutOfOrde
 from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import History
-from streammetrics.reports.late_events import SortedInput
-from streammetrics.reports.pane_lines import pane_lines
-from streammetrics.reports.pane_rows import PaneRow, pane_rows
+from streammetrics.reports.input_warnings import SortedInput
 from streammetrics.reports.published import encoded, json_lines, published
 from streammetrics.reports.report import Report
+from streammetrics.reports.result_records import PaneRow, pane_lines, pane_rows
 from streammetrics.runtime.publish.publisher import freeze_due_scales, read_committed
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane

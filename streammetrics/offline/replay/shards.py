@@ -31,7 +31,7 @@ from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.history import ReplayHistory, Snapshot
 from streammetrics.offline.replay.time_order import LatePlaces
 from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
-from streammetrics.reports.late_events import late_inputs, merged_lateness
+from streammetrics.reports.input_warnings import late_inputs, merged_lateness
 from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane

@@ -21,7 +21,7 @@ from streammetrics.connectors.files import LINE_BYTES_MAX
 from streammetrics.errors import StreammetricsError
 from streammetrics.events import Decoder, Event
 from streammetrics.events.event_time import NEVER
-from streammetrics.reports.late_events import LATE_SHARE_MAX, SortedInput, order_problem
+from streammetrics.reports.input_warnings import LATE_SHARE_MAX, SortedInput, order_problem
 from streammetrics.reports.report import Report
 from streammetrics.wiring.decoders import build_decoder, has_reader
 

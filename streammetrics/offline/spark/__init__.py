@@ -23,8 +23,8 @@ from streammetrics.offline.replay.time_order import OutOfOrderError
 from streammetrics.offline.spark.passes import replay_on_spark
 from streammetrics.offline.spark.reading import Format, read_files, read_frame
 from streammetrics.offline.spark.session import configured, require_spark, spark_errors, spark_session, without_pandas_warning
-from streammetrics.reports.pane_rows import PaneRow
 from streammetrics.reports.report import Report
+from streammetrics.reports.result_records import PaneRow
 from streammetrics.wiring.logs import quiet_logs
 
 __all__ = ["Replayed", "SparkOptions", "replay"]

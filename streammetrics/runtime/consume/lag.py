@@ -16,7 +16,7 @@ from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.connectors.store import FieldStore
 from streammetrics.errors import StreammetricsError
-from streammetrics.reports.standstills import OUTAGE, OutageNote, StandstillNote, decode_notes, encode_note
+from streammetrics.reports.input_warnings import OUTAGE, OutageNote, StandstillNote, decode_notes, encode_note
 from streammetrics.runtime.consume.owned_task import OwnedTask
 from streammetrics.runtime.status import ProcessStatus, Standstill
 

@@ -19,8 +19,8 @@ from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import FieldStore, Store
 from streammetrics.errors import StateError, StoreError
 from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.input_warnings import OutageNote, StandstillNote, current_notes, decode_notes, decode_outages
 from streammetrics.reports.report import Report
-from streammetrics.reports.standstills import OutageNote, StandstillNote, current_notes, decode_notes, decode_outages
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.words.numbers import counted

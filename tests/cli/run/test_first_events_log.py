@@ -5,8 +5,8 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from streammetrics.cli.run.first_events_log import QUIET_SECONDS, FirstEventsLog
-from streammetrics.reports.first_events import EXAMPLES, FirstEvents
-from streammetrics.reports.first_verdict import FirstVerdictWait
+from streammetrics.reports.first_numbers import FirstVerdictWait
+from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from tests.support.committed_state import Now, Pipeline, two_variants

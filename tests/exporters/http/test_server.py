@@ -22,7 +22,7 @@ from streammetrics.exporters.http.routes import SCRIPTS
 from streammetrics.exporters.http.server import HEADER_BYTES_MAX, HttpServer
 from streammetrics.exporters.http.views import STUCK_SECONDS, HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition
-from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
 from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble

@@ -24,9 +24,9 @@ from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposit
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
+from streammetrics.reports.input_warnings import UserPartitions
 from streammetrics.reports.published import report_state
 from streammetrics.reports.report import Report
-from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts

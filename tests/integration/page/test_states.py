@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Route, expect
 from streammetrics.connectors.store import StoreNode
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.exporters.http.views import UNREAD, HttpViews
-from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from streammetrics.reports.freshness import EXAMPLES, FirstEvents
+from streammetrics.reports.input_warnings import UserPartitions
 from streammetrics.reports.report import Report
-from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import Trouble
 from tests.integration.page.visits import EVERY_MS, MISSING, WRITTEN, Open, Serve, Served, clock, curves_are_drawn, live
 from tests.support.committed_state import MINUTE_MS, Pipeline

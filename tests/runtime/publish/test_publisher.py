@@ -23,13 +23,13 @@ from streammetrics.experiments import Policy
 from streammetrics.experiments.hours import EntrySums, HourRow, Hours
 from streammetrics.experiments.stored import Stored
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.experiment_view import ExperimentView
-from streammetrics.reports.later_lists import LaterLists
+from streammetrics.reports.data_warnings import UnknownName
+from streammetrics.reports.first_numbers import ExperimentView
+from streammetrics.reports.input_warnings import FIX, UserPartitions
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.merged_runs import Change
+from streammetrics.reports.recent_lists import LaterLists
 from streammetrics.reports.report import Report
-from streammetrics.reports.unknown_names import UnknownName
-from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.publish.publisher import NODES_SECONDS, Publisher, read_committed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.pane_store import PANES

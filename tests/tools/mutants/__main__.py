@@ -58,7 +58,7 @@ GROUPS: Final[dict[str, Group]] = {
         ["experiments/verdict.py"],
         ["tests/experiments/test_verdict.py", "tests/experiments/test_decisions.py", "tests/experiments/test_building.py"],
     ),
-    "gate": Group(["experiments/gate.py", "reports/gate_answer.py"], ["tests/experiments/test_gate.py", "tests/reports"]),
+    "gate": Group(["experiments/gate.py", "reports/verdict_lines.py"], ["tests/experiments/test_gate.py", "tests/reports"]),
     "statistics": Group(
         ["statistics/sequence.py", "statistics/sample_ratio.py", "statistics/estimates.py"],
         ["tests/statistics/test_sequence.py", "tests/statistics/test_sample_ratio.py", "tests/statistics/test_estimates.py"],

@@ -9,7 +9,7 @@ from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.history_store import HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher

@@ -1,10 +1,18 @@
-"""Inputs with so many late events that their numbers are wrong: the share, how late they are, and the event that made them late."""
+"""Inputs whose numbers are wrong or stand still. Pure.
+
+- Late events: the share, how late they are, and the event that made them late.
+- Users whose events do not meet in one task, so that feedback misses its list. The hash function of the producers does not matter, as long
+  as all of them use the same.
+- What workers note for everyone who reads their committed state: partitions that do not move, and that Kafka is away.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,7 +20,7 @@ from streammetrics.engine.lateness import Lateness, median_ms
 from streammetrics.engine.task_state import ControlRecord
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, seems_seconds
 from streammetrics.reports.data_warnings import MILLISECONDS
-from streammetrics.words.names import isolated
+from streammetrics.words.names import fit, isolated
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning
 from streammetrics.words.times import second_text, span_text
@@ -22,6 +30,49 @@ LATE_SHARE_MAX = 0.05
 SENTENCES_MAX = 3
 OTHER_UNIT_MS_MIN = 10 * 365 * DAY_MS
 """No clock is so wrong: half of the late events are older, so their times are in another unit."""
+SHARE_MAX: Final = 0.01
+"""A larger share of users on several partitions is a problem. A few shared ids, such as "anonymous", are not."""
+USERS_MIN: Final = 3
+"""Fewer users than this on several partitions count as none."""
+FIX: Final = (
+    "set the user id as the record key in every producer, with the same partitioner; "
+    "or let `streammetrics repartition` copy the topics with the user id as key"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UserPartitions:
+    """A sample of the users of all tasks: its size, and how many of them have events on several partitions."""
+
+    users_sampled: int
+    on_several: int
+
+    @property
+    def share(self) -> float:
+        """The share of users on several partitions; 0 if they are fewer than USERS_MIN.
+
+        >>> UserPartitions(200, 50).share, UserPartitions(200, 2).share
+        (0.25, 0.0)
+        """
+        return self.on_several / self.users_sampled if self.on_several >= USERS_MIN else 0.0
+
+    @property
+    def problem(self) -> str:
+        """One sentence if too many users are on several partitions, otherwise an empty string.
+
+        >>> UserPartitions(200, 50).problem
+        '25 % of users have events on several partitions (50 of 200 sampled users), so their feedback may miss its list'
+        >>> UserPartitions(20, 2).problem, UserPartitions(1_000, 10).problem
+        ('', '')
+        """
+        if self.share <= SHARE_MAX:
+            return ""
+        sample = f"{self.on_several} of {self.users_sampled} sampled users"
+        return f"{percent(self.share)} of users have events on several partitions ({sample}), so their feedback may miss its list"
+
+    def warnings(self) -> list[DataWarning]:
+        """Return the problem and its fix, if there is one."""
+        return [DataWarning("partitions", self.problem, FIX)] if self.problem else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +215,74 @@ def late_warnings(inputs: Sequence[LateInput]) -> list[DataWarning]:
     more = len(worst) - SENTENCES_MAX
     warnings = [late_input.warning() for late_input in worst[:SENTENCES_MAX]]
     return warnings if more <= 0 else [*warnings, DataWarning("late others", f"The same holds for {counted(more, 'more input')}.")]
+
+
+class StandstillNote(NamedTuple):
+    """A partition that stands still: its next offset, since when (epoch ms), and what holds it."""
+
+    topic: str
+    partition: int
+    offset: int
+    since_ms: int
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The name under which it is stored."""
+        return f"{self.topic}:{self.partition}"
+
+    def warning(self) -> DataWarning:
+        """Return the sentence of a report.
+
+        >>> print(StandstillNote("clicks", 3, 17, 1_732_183_200_000, "the batch has a wrong checksum").warning())
+        Partition 3 of clicks has stood at offset 17 since 2024-11-21 10:00:00 UTC although it has more records: the batch has a wrong \
+checksum. Final numbers wait for it; the runbook StreammetricsPartitionStandsStill says how to go on.
+        """
+        reason = fit(" ".join(self.reason.split())).removesuffix(".")
+        stood = f"Partition {self.partition} of {isolated(self.topic)} has stood at offset {self.offset} since {second_text(self.since_ms)}"
+        fix = "final numbers wait for it; the runbook StreammetricsPartitionStandsStill says how to go on"
+        return DataWarning(f"standstill {self.name}", f"{stood} although it has more records: {reason}", fix)
+
+
+class OutageNote(NamedTuple):
+    """A worker whose source is away: how often it has said so, and the error."""
+
+    turns: int
+    message: str
+
+
+OUTAGE: Final = "outage:worker:"
+"""The beginning of the name of an outage. No name of a partition has two colons."""
+
+
+def decode_outages(stored: Mapping[str, bytes]) -> dict[str, OutageNote]:
+    """Return the outages by name. Those that cannot be read are left out."""
+    outages = {}
+    for name, value in stored.items():
+        if name.startswith(OUTAGE):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                outages[name] = msgspec.json.decode(value, type=OutageNote)
+    return outages
+
+
+def encode_note(note: StandstillNote | OutageNote) -> bytes:
+    return msgspec.json.encode(note)
+
+
+def decode_notes(stored: Mapping[str, bytes]) -> Iterator[StandstillNote]:
+    """Yield stored notes by name. Those that cannot be read are left out: a note is no result."""
+    for _, value in sorted(stored.items()):
+        try:
+            yield msgspec.json.decode(value, type=StandstillNote)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+
+
+def current_notes(notes: Iterable[StandstillNote], offsets: Mapping[tuple[str, int], int]) -> tuple[StandstillNote, ...]:
+    """Return the notes of partitions that are committed exactly up to the noted offset. The others have moved since.
+
+    >>> note = StandstillNote("clicks", 3, 17, 1_732_183_200_000, "it is damaged")
+    >>> [len(current_notes([note], {("clicks", 3): offset})) for offset in (17, 18)], current_notes([note], {})
+    ([1, 0], ())
+    """
+    return tuple(note for note in notes if offsets.get((note.topic, note.partition)) == note.offset)
