@@ -28,6 +28,7 @@ from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
 from streammetrics.metrics.assessment import USERS_MAX, AssessmentLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, ENGAGEMENT_NAMES
+from streammetrics.metrics.records import METRICS
 from streammetrics.sessions.rules import EngagementRules
 
 
@@ -101,15 +102,9 @@ class AssessmentSettings(Section):
         """Yield what the chosen metrics lack, and settings that contradict each other."""
         if (deepest := max(self.cutoffs)) > items_max and self.names:
             yield Conflict(("assessment.cutoffs", "events.items_max"), f"{deepest} exceeds events.items_max ({items_max})")
-        needed = {
-            "diversity": ("catalogue_file", "attributes"),
-            "novelty": ("catalogue_file", "users_field", "users"),
-            "popularity_share": ("catalogue_file", "interactions_field"),
-            "catalogue_share": ("catalogue_file",),
-            "fallback_share": ("fallback",),
-        }
-        for field in dict.fromkeys(field for name in self.names for field in needed[name] if not getattr(self, field)):
-            name = next(name for name in self.names if field in needed[name])
+        needed = {name: METRICS[name].settings for name in self.names}
+        for field in dict.fromkeys(field for fields in needed.values() for field in fields if not getattr(self, field)):
+            name = next(name for name, fields in needed.items() if field in fields)
             yield Conflict((f"assessment.{field}", "assessment.names"), f"is required with {name}")
 
 

@@ -36,6 +36,7 @@ class MetricRecord:
     counted: what there is more or less of, in a sentence about a lift. Without it the metric is higher or lower.
     is_headline: whether a report shows it first, in the order of the records.
     rank_place: of a metric whose value at a cut-off is a sum over ranks, its place by nearness to ndcg, from 1.
+    settings: those of its section without which it has no value.
     """
 
     kind: MetricKind = "judged"
@@ -52,6 +53,7 @@ class MetricRecord:
     counted: str = ""
     is_headline: bool = False
     rank_place: int = 0
+    settings: tuple[str, ...] = ()
 
 
 METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
@@ -221,6 +223,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="Diversity",
             help="Mean share of attributes that differ, over all pairs of the first k items that the catalogue has",
             columns=_RATIO,
+            settings=("catalogue_file", "attributes"),
         ),
         "novelty": MetricRecord(
             kind="assessment",
@@ -229,6 +232,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             help="Mean of log2(all users / users of the item), over the first k items",
             columns=_RATIO,
             ceiling=None,
+            settings=("catalogue_file", "users_field", "users"),
         ),
         "popularity_share": MetricRecord(
             kind="assessment",
@@ -236,6 +240,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="Share of all interactions",
             help="Mean share of an item in all earlier interactions, over the first k items",
             columns=_RATIO,
+            settings=("catalogue_file", "interactions_field"),
         ),
         "catalogue_share": MetricRecord(
             kind="assessment",
@@ -243,9 +248,14 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="Items of the catalogue",
             help="Share of the first k items that the catalogue has",
             columns=_RATIO,
+            settings=("catalogue_file",),
         ),
         "fallback_share": MetricRecord(
-            kind="assessment", cutoff="none", label="Lists from a fallback", help="Share of lists that came from a fallback"
+            kind="assessment",
+            cutoff="none",
+            label="Lists from a fallback",
+            help="Share of lists that came from a fallback",
+            settings=("fallback",),
         ),
         "user_hit_rate": MetricRecord(
             kind="users",
