@@ -119,7 +119,7 @@ class FirstEvents:
         verdict = "" if self.verdict is None else self.verdict.sentence()
         numbers = f"Numbers appear when every task has read events. {commits}"
         if report.first_numbers:
-            numbers = "Live numbers have the lists so far. They end with whole panes once every task has read events."
+            numbers = "Live numbers count the lists so far. Whole windows follow once every task has read events."
         return tuple(filter(None, (numbers, self._missing(report), _read(report), verdict)))
 
     def advice(self) -> tuple[str, ...]:

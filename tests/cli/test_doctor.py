@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from subprocess import CompletedProcess
 
 import pytest
 
-from streammetrics.cli.commands.doctor import _print_findings, _RunningCheck
+from streammetrics.cli.commands.doctor import VERDICTS_LATE, _print_findings, _RunningCheck
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.support.command_line import called
@@ -53,6 +54,19 @@ def test_the_fix_of_an_error_is_shown_separately(error: StreammetricsError, fix:
 
     found = list(_RunningCheck(check, time.monotonic() + 30))
     assert found == [("ok", "one broker of two", ""), ("fail", error.message, fix)]
+
+
+def test_a_check_that_is_late_has_a_finding_of_its_own() -> None:
+    forever = threading.Event()
+
+    def check() -> Iterator[DoctorFinding]:
+        forever.wait()
+        yield DoctorFinding("ok", "too late")
+
+    assert list(_RunningCheck(check, time.monotonic() + 0.01, VERDICTS_LATE)) == [VERDICTS_LATE]
+    (late,) = _RunningCheck(check, time.monotonic() + 0.01)
+    assert (late.level, late.text) == ("fail", "no answer within 8 s")
+    forever.set()
 
 
 def test_unreachable_servers_are_reported_with_a_fix() -> None:

@@ -116,6 +116,13 @@ def test_an_experiment_past_its_end_has_its_verdict_and_the_lists_that_still_com
     assert still.text.startswith(f"{text}2 recent lists with its label do not count. ")
 
 
+def test_an_end_that_only_the_workers_have_is_a_warning() -> None:
+    (finding,) = findings_of(replace(REGRESSED, state="ended", decided_ms=LAST_MS))
+    assert finding.level == "warn"
+    assert finding.text.startswith("experiment ranker has ended for the workers, and experiments.named here has no such end. ")
+    assert finding.fix == "give all processes the same configuration"
+
+
 def test_an_end_that_has_not_come_changes_nothing() -> None:
     assert findings_of(REGRESSED, end="2026-02-01T00:00Z") == findings_of(REGRESSED)
     assert findings_of(None, end="2026-02-01T00:00Z") == []

@@ -34,7 +34,7 @@ def test_before_any_commit_the_topics_are_named() -> None:
 def test_after_a_commit_the_inputs_without_events_are_named() -> None:
     report = Pipeline().feed("impressions", Impression("r", "u", 1_732_183_200_000, ("a",))).report()
     assert FirstEvents(TOPICS).sentences(report) == (
-        "Live numbers have the lists so far. They end with whole panes once every task has read events.",
+        "Live numbers count the lists so far. Whole windows follow once every task has read events.",
         "No events yet on feedback 0.",
         "1 record so far.",
     )

@@ -25,6 +25,7 @@ from streammetrics.cli.doctor.checks import (
     first_number_findings,
     kafka_findings,
     port_findings,
+    read_verdicts,
     redis_findings,
     running_experiment_findings,
 )
@@ -40,6 +41,10 @@ DoctorCheck: TypeAlias = Callable[[], Iterator[DoctorFinding]]
 """Yields findings. A StreammetricsError that it raises becomes a finding too."""
 
 DEADLINE_SECONDS = 8.0
+LATE = DoctorFinding("fail", f"no answer within {DEADLINE_SECONDS:.0f} s", "check whether the server hangs, and the network in between")
+VERDICTS_LATE = DoctorFinding(
+    "warn", f"the verdicts could not be read within {DEADLINE_SECONDS:.0f} s", "`streammetrics report` waits longer for them"
+)
 COLOURS: dict[Level, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -50,11 +55,12 @@ def examine(settings: Settings) -> bool:
     deadline = time.monotonic() + DEADLINE_SECONDS
     click.echo(f"streammetrics {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
     running = [(title, _RunningCheck(check, deadline)) for title, check in _checks(settings, context)]
+    verdicts = _RunningCheck(partial(read_verdicts, settings, context), deadline, late=VERDICTS_LATE)
     levels: list[Level] = []
     for title, findings in running:
         levels += _print_findings(title, findings)
     levels += _print_findings("Kafka and Redis together", agreement_findings(settings, context))
-    levels += _print_findings("Experiments", running_experiment_findings(settings, context))
+    levels += _print_findings("Experiments", [*verdicts, *running_experiment_findings(settings, context)])
     failures, warnings = levels.count("fail"), levels.count("warn")
     click.echo(f"\n{counted(failures, 'failure')}, {counted(warnings, 'warning')}" if failures or warnings else "\nno problem found")
     return not failures
@@ -70,10 +76,10 @@ def _checks(settings: Settings, context: DoctorContext) -> Iterator[tuple[str, D
 
 
 class _RunningCheck:
-    """A check in its own thread. Iteration yields its findings as they come, and a failure at the deadline."""
+    """A check in its own thread. Iteration yields its findings as they come, and `late` at the deadline."""
 
-    def __init__(self, check: DoctorCheck, deadline: float) -> None:
-        self._deadline = deadline
+    def __init__(self, check: DoctorCheck, deadline: float, late: DoctorFinding = LATE) -> None:
+        self._deadline, self._late = deadline, late
         self._findings: queue.SimpleQueue[DoctorFinding | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, args=(check,), daemon=True).start()
 
@@ -96,9 +102,7 @@ class _RunningCheck:
             while (finding := self._findings.get(timeout=max(0.0, self._deadline - time.monotonic()))) is not None:
                 yield finding
             return
-        yield DoctorFinding(
-            "fail", f"no answer within {DEADLINE_SECONDS:.0f} s", "check whether the server hangs, and the network in between"
-        )
+        yield self._late
 
 
 def _print_findings(title: str, findings: Iterable[DoctorFinding]) -> Iterator[Level]:

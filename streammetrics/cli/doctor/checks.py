@@ -139,6 +139,23 @@ def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         store.close()
 
 
+def read_verdicts(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Read the verdicts from the stored state. Yields nothing: `redis_findings` says why it cannot be read."""
+    engine = build_engine(settings, settings.kafka.topics)
+    builder, store = build_report_builder(settings, engine), RedisStore(settings.redis)
+    try:
+        if tasks := store.partitions():
+            read_committed(store, builder, tasks)
+            report = builder.report(tasks)
+            lines = verdict_lines([result for result in report.experiments if result.scope == SINCE_START], report.entered_ms)
+            context.verdicts = {line.experiment: line for line in lines if not line.variant}
+    except StreammetricsError:
+        pass
+    finally:
+        store.close()
+    yield from ()
+
+
 def _server_findings(store: RedisStore, settings: Settings) -> Iterator[DoctorFinding]:
     server = store.server_info()
     problems, risks = server.problems(settings.redis.cluster), server.risks(settings.redis.allow_eviction)
@@ -196,14 +213,7 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     context.stored_logs = tuple(
         LogIds(control.progress.cluster_id, dict(zip(control.topics, control.progress.topic_ids, strict=True))) for control in controls
     )
-    signatures = {control.signature for control in controls}
-    yield from _rules_findings(signatures, signature, "on" if settings.experiments.enabled else "off")
-    if all(fit_of(stored, signature) == "same" for stored in signatures):
-        builder = build_report_builder(settings, engine)
-        read_committed(store, builder, tasks)
-        report = builder.report(tasks)
-        lines = verdict_lines([result for result in report.experiments if result.scope == SINCE_START], report.entered_ms)
-        context.verdicts = {line.experiment: line for line in lines if not line.variant}
+    yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield DoctorFinding(
             "fail",

@@ -59,6 +59,9 @@ def experiment_findings(
         line = lines.get(name)
         if name in over:
             yield _ended(name, over[name], line, recent)
+        elif line is not None and line.state == "ended":
+            text = f"experiment {isolated(name)} has ended for the workers, and experiments.named here has no such end. {_verdict(line)}"
+            yield DoctorFinding("warn", text, "give all processes the same configuration")
         elif line is not None and line.state == "stopped":
             yield _stopped(line)
         elif line is not None and _is_silent(line, recent, now_ms):

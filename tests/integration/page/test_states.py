@@ -66,7 +66,7 @@ class TestStates:
         port.views.show(only_lists.report())
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Starting")
-        expect(found.page.locator(".banner")).to_contain_text("Live numbers have the lists so far.")
+        expect(found.page.locator(".banner")).to_contain_text("Live numbers count the lists so far.")
         expect(found.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
         port.views.show(Pipeline().report())
         found.ask_again()
