@@ -14,6 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +26,7 @@ from streammetrics.enrolment.records import (
     NO_TOTALS,
     Cohort,
     Cohorts,
+    Place,
     PlaceSet,
     ScopeKey,
     SetTotals,
@@ -40,6 +43,7 @@ from streammetrics.events.event_time import NEVER
 from streammetrics.experiments.hours import Arrival
 from streammetrics.experiments.policy import INTERLEAVED
 from streammetrics.metrics.arrays import Ints
+from streammetrics.windows.alike_sets import list_sets
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.tally_deltas import add_tallies
 
@@ -165,31 +169,23 @@ class TotalsBatch:
         apart = self.targets.apart(list_places) if record.totals else ()
         if apart and apart[0] in record.totals and apart[1] in record.totals:
             return apart
-        sets, new = list[PlaceSet](), set(list_places.places)
-        for alike in [alike for alike in record.totals if not alike.places.isdisjoint(new)]:
-            new -= alike.places
-            sets.append(alike if alike.places <= list_places.places else self._cut(record, alike, list_places, rows))
-        if new:
-            places = list_places if len(new) == len(list_places.places) else self.targets.sets.of(new)
-            self._hours.add_newcomer(places, record.totals, self.lists.times[first], self.lists.lists[first].segments)
-            record.totals[places] = NO_TOTALS
+        sets = list[PlaceSet]()
+        for places in list_sets(record.totals, list_places, _places_of, self.targets.sets.of, partial(self._copy_row, record, rows)):
+            if places not in record.totals:
+                self._hours.add_newcomer(places, record.totals, self.lists.times[first], self.lists.lists[first].segments)
+                record.totals[places] = NO_TOTALS
             sets.append(places)
         return sets
 
-    def _cut(self, record: UserRecord, alike: PlaceSet, list_places: PlaceSet, rows: dict[PlaceSet, int]) -> PlaceSet:
-        """Replace a set of a record by the places that a list shows, and the others. Returns the first."""
-        parts = [self.targets.sets.of(places) for places in (alike.places & list_places.places, alike.places - list_places.places)]
-        totals, row = record.totals.pop(alike), rows.pop(alike, None)
-        for number, places in enumerate(parts):
-            record.totals[places] = totals
-            if row is not None:
-                rows[places] = self._rows.copy(row) if number else row
-                if number:
-                    self._of_rows.append(None)
-                    if row in self._covariates_of:
-                        self._covariates_of[rows[places]] = self._covariates_of[row]
-                self._of_rows[rows[places]] = record, places, self._cohorts.number(places, record.came)
-        return parts[0]
+    def _copy_row(self, record: UserRecord, rows: dict[PlaceSet, int], whole: PlaceSet, inside: PlaceSet, outside: PlaceSet) -> None:
+        """Let two sets that replace one have a row each, with the same lists. There is none if the set had none."""
+        row = rows.pop(whole, None)
+        if row is not None:
+            rows[inside], rows[outside] = row, self._rows.copy(row)
+            self._of_rows[row] = record, inside, self._cohorts.number(inside, record.came)
+            self._of_rows.append((record, outside, self._cohorts.number(outside, record.came)))
+            if row in self._covariates_of:
+                self._covariates_of[rows[outside]] = self._covariates_of[row]
 
     def _add_to_set(
         self,
@@ -313,6 +309,10 @@ class TotalsBatch:
             record.totals[places] = SetTotals(sizes[row], packed[row], credits or NO_TOTALS.credits)
         for record, period, row in self._periods:
             record.earlier[period] = period, sizes[row], packed[row]
+
+
+def _places_of(places: PlaceSet) -> AbstractSet[Place]:
+    return places.places
 
 
 def _overlap(sets: Iterable[PlaceSet]) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 
 from streammetrics.state.codec import pack, plain_msgpack, refusal
+from streammetrics.windows.alike_sets import list_sets
 from streammetrics.windows.distinct_count import NOWHERE, Int64Array, occurrences
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.user_counts import ALL, ExperimentVariant, PaneUserCountsByStart, UserCountLayout
@@ -121,25 +121,17 @@ class LastSeenBatch:
         past = last_seen.get(arms)
         if past is not None or not last_seen:
             return (self._new_row(last_seen, group, past or self._unseen, rows),)
-        sets, new = [], set(arms)
-        for alike in [alike for alike in last_seen if not new.isdisjoint(alike)]:
-            sets.append(self._cut(last_seen, alike, new, rows))
-            new.difference_update(alike)
-        if new:
-            sets.append(self._new_row(last_seen, self._group(tuple(sorted(new))), self._unseen, rows))
-        return sets
 
-    def _cut(self, last_seen: LastSeen, alike: SeenArms, arms: AbstractSet[ExperimentVariant], rows: dict[int, int]) -> int:
-        """Split the variants of `own` into those that a list shows, whose row is returned, and the others."""
-        past, whole = last_seen[alike], self._group(alike)
-        inside, outside = (tuple(arm for arm in alike if (arm in arms) is wanted) for wanted in (True, False))
-        if outside:
-            del last_seen[alike]
-            last_seen[inside] = last_seen[outside] = past
-            if whole in rows:
-                self._copy_row(rows.pop(whole), (inside, outside), rows)
-        group = self._group(inside)
-        return rows[group] if group in rows else self._new_row(last_seen, group, past, rows)
+        def copy_row(whole: SeenArms, inside: SeenArms, outside: SeenArms) -> None:
+            row = rows.pop(self._group(whole), None)
+            if row is not None:
+                self._copy_row(row, (inside, outside), rows)
+
+        return [self._row_of(last_seen, alike, rows) for alike in list_sets(last_seen, arms, _variants, _ascending, copy_row)]
+
+    def _row_of(self, last_seen: LastSeen, arms: SeenArms, rows: dict[int, int]) -> int:
+        group = self._group(arms)
+        return rows[group] if group in rows else self._new_row(last_seen, group, last_seen.get(arms, self._unseen), rows)
 
     def _new_row(self, last_seen: LastSeen, group: int, past: tuple[int, bytes], rows: dict[int, int]) -> int:
         row = rows[group] = len(self._rows)
@@ -229,6 +221,14 @@ class LastSeenBatch:
     def relevant_until(self, last_seen: LastSeen) -> int:
         """Return the time (ms) from which on this user's past is no longer relevant to new lists."""
         return (max(pane for pane, _ in last_seen.values()) + self._panes_max) * self._pane_ms
+
+
+def _variants(arms: SeenArms) -> SeenArms:
+    return arms
+
+
+def _ascending(arms: Iterable[ExperimentVariant]) -> SeenArms:
+    return tuple(sorted(arms))
 
 
 def _numbered(values: Int64Array) -> tuple[Int64Array, Int64Array]:
