@@ -13,11 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.metrics.names import ASSESSMENT_NAMES, Column, Metric, MetricError
+from streammetrics.metrics.names import ASSESSMENT_NAMES, Metric, MetricError, columns_of
+from streammetrics.metrics.records import SUM_BITS, VALUE_BITS
 
-SHARE_BITS: Final = 40
-NOVELTY_BITS: Final = 32
-"""Units of 2**-40 for shares, which are at most 1, and of 2**-32 for novelty, which is at most 53: so both fit in 2**40."""
 USERS_MAX: Final = 1 << 53
 
 
@@ -55,9 +53,9 @@ class ItemCatalogue:
                 raise MetricError("item", f"got {item} for {name!r}; allowed are counts from 0, and users up to all users, {users}")
 
     def novelty(self, item: str) -> int:
-        """Return log2(all users / users of the item) in units of 2**-NOVELTY_BITS. An item without users counts as one of one user."""
+        """Return log2(all users / users of the item) in units of 2**-SUM_BITS. An item without users counts as one of one user."""
         entry = self.items.get(item)
-        return round(math.log2(self.users / max(entry.users if entry is not None else 1, 1)) * (1 << NOVELTY_BITS))
+        return round(math.log2(self.users / max(entry.users if entry is not None else 1, 1)) * (1 << SUM_BITS))
 
     def digest(self) -> str:
         """Return a short text that differs between catalogues of other content. The order of items does not matter."""
@@ -95,7 +93,7 @@ class AssessmentLayout:
         self.catalogue = ItemCatalogue({}) if catalogue is None else catalogue
         if others := [metric for metric in self.metrics if metric.name not in ASSESSMENT_NAMES]:
             raise MetricError("assessment metric", f"got {others[0]}; allowed are {', '.join(ASSESSMENT_NAMES)}")
-        self.columns = tuple(column for metric in self.metrics for column in assessment_columns(metric))
+        self.columns = tuple(column for metric in self.metrics for column in columns_of(metric))
         self._novelties: dict[str, int] = {}
         self._pairs = {
             "diversity": self._diversity,
@@ -135,7 +133,7 @@ class AssessmentLayout:
             return 0, len(attributes)
         equal = sum(count * (count - 1) // 2 for values in zip(*attributes, strict=True) for count in Counter(values).values())
         compared = pairs * self.catalogue.attributes
-        return rounded((compared - equal) << SHARE_BITS, compared), 1
+        return rounded((compared - equal) << VALUE_BITS, compared), 1
 
     def _novelty_of(self, item: str) -> int:
         if item not in self.catalogue.items:
@@ -149,17 +147,7 @@ class AssessmentLayout:
 
     def _popularity_share(self, listed: Sequence[str]) -> tuple[int, int]:
         used = sum(self.catalogue.items[item].interactions for item in listed if item in self.catalogue.items)
-        return rounded(used << SHARE_BITS, len(listed) * self.catalogue.interactions), 1
+        return rounded(used << VALUE_BITS, len(listed) * self.catalogue.interactions), 1
 
     def _catalogue_share(self, listed: Sequence[str]) -> tuple[int, int]:
         return sum(item in self.catalogue.items for item in listed), len(listed)
-
-
-def assessment_columns(metric: Metric) -> tuple[Column, ...]:
-    """Return the columns of an assessment metric. Only a numerator has a scale.
-
-    >>> [(column.kind, column.scale_bits) for column in assessment_columns(Metric("novelty", 10))]
-    [('numerator', 32), ('denominator', 0)]
-    """
-    bits = {"novelty": NOVELTY_BITS, "diversity": SHARE_BITS, "popularity_share": SHARE_BITS}.get(metric.name, 0)
-    return tuple(Column(metric, kind, bits if kind == "numerator" else 0) for kind in metric.record.columns)

@@ -13,10 +13,8 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.assessment import AssessmentLayout
-from streammetrics.metrics.names import ASSESSMENT_NAMES, ENGAGEMENT_NAMES, Column, Metric, MetricError
-
-VALUE_BITS: Final = 16
-"""The value of a purchase is kept in units of 2**-16."""
+from streammetrics.metrics.names import ASSESSMENT_NAMES, ENGAGEMENT_NAMES, Column, Metric, MetricError, columns_of
+from streammetrics.metrics.records import PURCHASE_BITS
 
 VALUE_MAX: Final = 1_000_000
 """The greatest value of a purchase. Greater ones, and those below 0, count as a purchase without a value."""
@@ -27,7 +25,7 @@ class EngagementFacts(NamedTuple):
 
     items: the number of items. satisfied: 1 if an item has the satisfied grade or above. rank: the rank of the first click, 0 if there
     is none. delay_ms: time from the list to its first click, at least 0. purchases, value: purchased items and their value in units
-    of 2**-VALUE_BITS. opens: 1 for the first list of a session. followed: 1 if another list soon follows.
+    of 2**-PURCHASE_BITS. opens: 1 for the first list of a session. followed: 1 if another list soon follows.
     """
 
     items: Ints
@@ -110,11 +108,7 @@ class EngagementLayout:
         self.satisfied_grade = satisfied_grade
         if others := [metric for metric in self._own if metric.name not in ENGAGEMENT_NAMES]:
             raise MetricError("engagement metric", f"got {others[0]}; allowed are {', '.join(ENGAGEMENT_NAMES)}")
-        columns = [
-            Column(metric, kind, VALUE_BITS if metric.name == "value_per_list" else 0)
-            for metric in self._own
-            for kind in metric.record.columns
-        ]
+        columns = [column for metric in self._own for column in columns_of(metric)]
         self._first_bucket = len(columns)
         if any(metric.name in QUANTILES for metric in self._own):
             columns += [Column(Metric("time_to_first_click_bucket", bound), "bucket", 0) for bound in (*BOUNDS_MS, 0)]
@@ -140,7 +134,7 @@ class EngagementLayout:
 
     def value_max(self, items_max: int) -> int:
         """Return the greatest value of a column for one list of at most `items_max` items."""
-        return items_max * VALUE_MAX << VALUE_BITS if any(metric.name == "value_per_list" for metric in self.metrics) else 1 << 40
+        return items_max * VALUE_MAX << PURCHASE_BITS if any(metric.name == "value_per_list" for metric in self.metrics) else 1 << 40
 
     def rows(self, facts: EngagementFacts, assessed: Sequence[Sequence[int]] = ()) -> Ints:
         """Return the columns of each list: int64, shape (L, columns).

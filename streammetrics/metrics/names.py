@@ -105,3 +105,13 @@ class Column:
     metric: Metric
     kind: ColumnKind
     scale_bits: int
+
+
+def columns_of(metric: Metric) -> tuple[Column, ...]:
+    """Return the columns of a metric, none for a quantile. Only a sum and a numerator have a scale.
+
+    >>> [(column.kind, column.scale_bits) for column in columns_of(Metric("novelty", 10))]
+    [('numerator', 32), ('denominator', 0)]
+    """
+    record = metric.record
+    return tuple(Column(metric, kind, record.scale_bits if kind in ("sum", "numerator") else 0) for kind in record.columns)

@@ -16,17 +16,16 @@ from streammetrics.metrics.names import (
     Column,
     Metric,
     MetricError,
+    columns_of,
     parse_metric,
 )
-from streammetrics.metrics.records import METRICS
+from streammetrics.metrics.records import METRICS, VALUE_BITS
 from streammetrics.metrics.spec import Gain, Spec
 from streammetrics.metrics.units import (
     AP_BITS,
     GRADE_BITS,
     ITEMS_MAX,
-    SUM_BITS,
     TOTAL_MAX,
-    VALUE_BITS,
     VALUE_ONE,
     discount_units,
     gain_units,
@@ -178,12 +177,6 @@ def gain_of(name: str, spec: Spec) -> Gain:
 def discounted_gains(metrics: Iterable[Metric], spec: Spec) -> tuple[Gain, ...]:
     """The distinct gains of the metrics that need discounted sums."""
     return tuple(dict.fromkeys(gain_of(metric.name, spec) for metric in metrics if metric.record.gain))
-
-
-def columns_of(metric: Metric) -> tuple[Column, ...]:
-    """The columns of a metric: one, or hits and places for `item_hit_rate`. Values that may exceed 1 have larger units."""
-    bits = SUM_BITS if metric.record.ceiling is None else VALUE_BITS
-    return tuple(Column(metric, kind, bits if kind == "sum" else 0) for kind in metric.record.columns)
 
 
 def depth_of(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> int:

@@ -15,6 +15,13 @@ Cutoff: TypeAlias = Literal["required", "optional", "none"]
 ColumnKind: TypeAlias = Literal["sum", "hits", "places", "numerator", "denominator", "bucket"]
 MetricKind: TypeAlias = Literal["judged", "engagement", "assessment", "users", "bucket"]
 
+VALUE_BITS: Final = 40
+"""Values up to 1 are kept in units of 2**-40."""
+SUM_BITS: Final = 32
+"""Sums of gains are kept in units of 2**-32, and so is novelty: it is at most 53, so that it stays below 2**40."""
+PURCHASE_BITS: Final = 16
+"""The value of a purchase is kept in units of 2**-16."""
+
 _RATIO: Final[tuple[ColumnKind, ...]] = ("numerator", "denominator")
 
 
@@ -27,6 +34,7 @@ class MetricRecord:
     cutoff: whether `@k` is required, optional or not allowed.
     label: its name on the page. help: what it is, as a sentence without its end.
     columns: the kinds of its columns: a sum over lists, two sums of which it is the ratio, or none if it is a quantile.
+    scale_bits: the unit of its sum, or of the numerator of a ratio, is 2**-scale_bits. Counts have 0.
     ceiling: the greatest value of a list, or of an item shown; None if there is no bound. The least is 0.
     lower_is_better: whether it gets better when it falls.
     is_streamed: whether the stream computes it. All judged metrics can be computed offline.
@@ -44,6 +52,7 @@ class MetricRecord:
     label: str
     help: str
     columns: tuple[ColumnKind, ...] = ("sum",)
+    scale_bits: int = 0
     ceiling: int | None = 1
     lower_is_better: bool = False
     is_streamed: bool = True
@@ -62,6 +71,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             cutoff="optional",
             label="NDCG",
             help="Normalised discounted cumulative gain at k",
+            scale_bits=VALUE_BITS,
             gain="spec",
             plain_gain="dcg",
             is_headline=True,
@@ -70,17 +80,25 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             cutoff="optional",
             label="NDCG (exponential)",
             help="Normalised discounted cumulative gain at k, with gain 2^grade - 1",
+            scale_bits=VALUE_BITS,
             gain="exp2",
             plain_gain="dcg_exp",
         ),
         "dcg": MetricRecord(
-            cutoff="optional", label="DCG", help="Discounted cumulative gain at k", ceiling=None, gain="spec", rank_place=1
+            cutoff="optional",
+            label="DCG",
+            help="Discounted cumulative gain at k",
+            scale_bits=SUM_BITS,
+            ceiling=None,
+            gain="spec",
+            rank_place=1,
         ),
-        "cg": MetricRecord(cutoff="optional", label="CG", help="Cumulative gain at k", ceiling=None),
+        "cg": MetricRecord(cutoff="optional", label="CG", help="Cumulative gain at k", scale_bits=SUM_BITS, ceiling=None),
         "mrr": MetricRecord(
             cutoff="optional",
             label="MRR",
             help="Reciprocal rank at k: 1 / rank of the first relevant item, 0 if it ranks below k",
+            scale_bits=VALUE_BITS,
             is_headline=True,
             rank_place=4,
         ),
@@ -88,6 +106,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             cutoff="required",
             label="Hit rate",
             help="Hit rate at k by list: 1 if any of the first k items is relevant, else 0",
+            scale_bits=VALUE_BITS,
             of_users="user_hit_rate",
             counted="lists with a hit in the first {k}",
             is_headline=True,
@@ -105,24 +124,37 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             cutoff="required",
             label="Precision",
             help="Precision at k: relevant items among the first k / k",
+            scale_bits=VALUE_BITS,
             counted="hits in the first {k}",
         ),
         "recall": MetricRecord(
-            cutoff="required", label="Recall", help="Recall at k: relevant items among the first k / relevant items of the list"
+            cutoff="required",
+            label="Recall",
+            help="Recall at k: relevant items among the first k / relevant items of the list",
+            scale_bits=VALUE_BITS,
         ),
-        "map": MetricRecord(cutoff="optional", label="MAP", help="Average precision at k"),
-        "f1": MetricRecord(cutoff="required", label="F1", help="Harmonic mean of precision and recall at k"),
+        "map": MetricRecord(cutoff="optional", label="MAP", help="Average precision at k", scale_bits=VALUE_BITS),
+        "f1": MetricRecord(cutoff="required", label="F1", help="Harmonic mean of precision and recall at k", scale_bits=VALUE_BITS),
         "r_precision": MetricRecord(
-            cutoff="none", label="R-precision", help="Relevant items among the first R / R, with R relevant items of the list (no k)"
+            cutoff="none",
+            label="R-precision",
+            help="Relevant items among the first R / R, with R relevant items of the list (no k)",
+            scale_bits=VALUE_BITS,
         ),
         "rbp": MetricRecord(
-            cutoff="optional", label="RBP", help="Rank-biased precision at k, with the persistence metrics.rbp_persistence"
+            cutoff="optional",
+            label="RBP",
+            help="Rank-biased precision at k, with the persistence metrics.rbp_persistence",
+            scale_bits=VALUE_BITS,
         ),
-        "err": MetricRecord(cutoff="optional", label="ERR", help="Expected reciprocal rank at k, on the scale metrics.err_grade_max"),
+        "err": MetricRecord(
+            cutoff="optional", label="ERR", help="Expected reciprocal rank at k, on the scale metrics.err_grade_max", scale_bits=VALUE_BITS
+        ),
         "dcg_exp": MetricRecord(
             cutoff="optional",
             label="DCG (exponential)",
             help="Discounted cumulative gain at k, with gain 2^grade - 1",
+            scale_bits=SUM_BITS,
             is_streamed=False,
             ceiling=None,
             gain="exp2",
@@ -215,13 +247,19 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             kind="engagement", cutoff="none", label="Purchases per list", help="Purchased items per list", ceiling=None
         ),
         "value_per_list": MetricRecord(
-            kind="engagement", cutoff="none", label="Value per list", help="Value of the purchased items per list", ceiling=None
+            kind="engagement",
+            cutoff="none",
+            label="Value per list",
+            help="Value of the purchased items per list",
+            scale_bits=PURCHASE_BITS,
+            ceiling=None,
         ),
         "diversity": MetricRecord(
             kind="assessment",
             cutoff="required",
             label="Diversity",
             help="Mean share of attributes that differ, over all pairs of the first k items that the catalogue has",
+            scale_bits=VALUE_BITS,
             columns=_RATIO,
             settings=("catalogue_file", "attributes"),
         ),
@@ -230,6 +268,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             cutoff="required",
             label="Novelty",
             help="Mean of log2(all users / users of the item), over the first k items",
+            scale_bits=SUM_BITS,
             columns=_RATIO,
             ceiling=None,
             settings=("catalogue_file", "users_field", "users"),
@@ -239,6 +278,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             cutoff="required",
             label="Share of all interactions",
             help="Mean share of an item in all earlier interactions, over the first k items",
+            scale_bits=VALUE_BITS,
             columns=_RATIO,
             settings=("catalogue_file", "interactions_field"),
         ),

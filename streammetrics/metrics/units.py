@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from streammetrics.metrics.arrays import Floats, Ints
+from streammetrics.metrics.records import VALUE_BITS
 from streammetrics.metrics.spec import Discount, Gain
 
 IntOrInts = TypeVar("IntOrInts", int, Ints)
@@ -29,8 +30,6 @@ GRADE_BITS: Final = 40
 DISCOUNT_BITS: Final = 44
 AP_BITS: Final = 42
 RBP_BITS: Final = 52
-VALUE_BITS: Final = 40
-SUM_BITS: Final = 32
 
 GRADE_ONE: Final = float(1 << GRADE_BITS)
 AP_ONE: Final = float(1 << AP_BITS)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from streammetrics.metrics.engagement import VALUE_BITS, VALUE_MAX
+from streammetrics.metrics.engagement import VALUE_MAX
+from streammetrics.metrics.records import PURCHASE_BITS
 
 
 class Engagement(NamedTuple):
     """What a user did with one list.
 
     first: time (ms) and 0-based position of the first click: the earliest feedback, at the least position if several have that time.
-    purchases: position and value (in units of 2**-VALUE_BITS) of each purchased item, by position.
+    purchases: position and value (in units of 2**-PURCHASE_BITS) of each purchased item, by position.
     opens: whether the list is the first of its session, by (time, id).
     followed: whether the next list of the session came soon after (see `EngagementRules`).
     """
@@ -54,9 +55,9 @@ NEW_LIST: Final = Engagement(None, (), True, False)
 
 
 def value_units(value: float | None) -> int:
-    """Return the value of a purchase in units of 2**-VALUE_BITS, half to even. 0 for no value and for one outside 0 to VALUE_MAX.
+    """Return the value of a purchase in units of 2**-PURCHASE_BITS, half to even. 0 for no value and for one outside 0 to VALUE_MAX.
 
     >>> value_units(1.5), value_units(None), value_units(-1.0), value_units(float("nan"))
     (98304, 0, 0, 0)
     """
-    return round(value * (1 << VALUE_BITS)) if value is not None and 0 <= value <= VALUE_MAX else 0
+    return round(value * (1 << PURCHASE_BITS)) if value is not None and 0 <= value <= VALUE_MAX else 0

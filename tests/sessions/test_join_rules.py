@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.metrics.engagement import VALUE_BITS
+from streammetrics.metrics.records import PURCHASE_BITS
 from streammetrics.sessions.engagement import Engagement
 from streammetrics.sessions.item_text import items_of
 from streammetrics.sessions.open_sessions import session_at, set_sessions
@@ -47,7 +47,7 @@ def sent(session: Session, *events: Impression | LogFeedback, topic: int = 0, ru
 
 def add(session: Session, told: LogFeedback, rules: JoinRules, changed: ChangedLists) -> None:
     """Add feedback, told as a log tells it."""
-    event = Feedback("u", told.ts, told.item_id, told.action, told.value / (1 << VALUE_BITS), told.impression_id)
+    event = Feedback("u", told.ts, told.item_id, told.action, told.value / (1 << PURCHASE_BITS), told.impression_id)
     add_feedback(session, event, told.grade, told.topic, rules, changed)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from streammetrics.metrics.arrays import Bools, Floats, Ints, Numbers
 from streammetrics.metrics.kernel.facts import ListFacts
 from streammetrics.metrics.plan import WHOLE, Family, gain_of
-from streammetrics.metrics.units import AP_BITS, DISCOUNT_BITS, GRADE_BITS, RBP_BITS, SUM_BITS, VALUE_BITS, VALUE_ONE, shift_half_even
+from streammetrics.metrics.records import SUM_BITS, VALUE_BITS
+from streammetrics.metrics.units import AP_BITS, DISCOUNT_BITS, GRADE_BITS, RBP_BITS, VALUE_ONE, shift_half_even
 
 Formula: TypeAlias = Callable[[ListFacts, Family], Numbers]
 

@@ -9,8 +9,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from streammetrics.metrics.assessment import NOVELTY_BITS, AssessmentLayout, CatalogueItem, ItemCatalogue
+from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 from streammetrics.metrics.names import Metric
+from streammetrics.metrics.records import SUM_BITS
 from tests.metrics.golden.answers import ask
 from tests.metrics.golden.cases import CUTOFFS, Case
 
@@ -47,6 +48,6 @@ def test_the_values_of_lists_are_those_of_rectools(name: str, factor: int, k: in
     layout = AssessmentLayout([Metric(name, k)], catalogue())
     values = np.array([above / below for case in lists() for _, above, below in layout.ratios(layout.row(case.items, ()), 1)])
     theirs = np.array(ask("beyond_rectools", lists())[f"{name}@{k}"])
-    rounding = 2.0**-NOVELTY_BITS if name == "novelty" else 0  # half a unit for each item's novelty, and half for their mean
+    rounding = 2.0**-SUM_BITS if name == "novelty" else 0  # half a unit for each item's novelty, and half for their mean
     assert np.abs(factor * values - theirs).max() <= rounding + EQUAL * max(1, theirs.max())
     assert (name, k) == ("diversity", 1) or theirs.max() > theirs.min()
