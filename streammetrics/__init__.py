@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streammetrics.offline.evaluation.frames import from_frame, from_frames, from_wide_frame
     from streammetrics.offline.evaluation.grades import from_grades, from_padded, from_ragged
     from streammetrics.offline.evaluation.item_ids import from_lists, from_run
-    from streammetrics.offline.evaluation.judged import Judged
+    from streammetrics.offline.evaluation.judged import JudgedLists
     from streammetrics.offline.notebook.replayed import replay
     from streammetrics.offline.notebook.report_tables import read_report
 
@@ -38,7 +38,7 @@ __all__ = [
     "K_MAX",
     "METRIC_NAMES",
     "Column",
-    "Judged",
+    "JudgedLists",
     "Metric",
     "MetricError",
     "Scorer",
@@ -64,7 +64,7 @@ _LATER = {
     **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "offline.evaluation.frames"),
     **dict.fromkeys(("from_grades", "from_padded", "from_ragged"), "offline.evaluation.grades"),
     **dict.fromkeys(("from_lists", "from_run"), "offline.evaluation.item_ids"),
-    "Judged": "offline.evaluation.judged",
+    "JudgedLists": "offline.evaluation.judged",
     "evaluate": "offline.evaluation.evaluate",
     "preset": "metrics.presets",
     "read_report": "offline.notebook.report_tables",

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from streammetrics.config.experiments import NamedExperiment
 from streammetrics.config.fields import Conflict, printable
 from streammetrics.config.model import Settings, keys
-from streammetrics.config.sources import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
+from streammetrics.config.sources import CONFIG_VARIABLE, GivenValue, did_you_mean, from_environment, from_file, from_flags
 from streammetrics.errors import ConfigError, Problem
 
 DEFAULT_ORIGIN = "default"
@@ -46,7 +46,7 @@ def load(
     if path is None and environ.get(CONFIG_VARIABLE):
         path, named_by = Path(environ[CONFIG_VARIABLE]), CONFIG_VARIABLE
     layers = (from_file(path, named_by), from_environment(environ), from_flags(flags))
-    given: dict[str, Given] = {key: Given(value, DEFAULT_ORIGIN) for key, value in defaults.items()}
+    given: dict[str, GivenValue] = {key: GivenValue(value, DEFAULT_ORIGIN) for key, value in defaults.items()}
     for layer in layers:
         given |= layer.given
     problems = [problem for layer in layers for problem in layer.problems]
@@ -61,7 +61,7 @@ def load(
     return LoadedSettings(settings, origins, settings.warnings)
 
 
-def _field_problems(given: Mapping[str, Given]) -> list[Problem]:
+def _field_problems(given: Mapping[str, GivenValue]) -> list[Problem]:
     """Return the problems of single values, one per key, in the order of the reference file."""
     try:
         Settings.model_validate(_nested(given))
@@ -71,7 +71,7 @@ def _field_problems(given: Mapping[str, Given]) -> list[Problem]:
     return []
 
 
-def _settings(given: Mapping[str, Given]) -> tuple[Settings | None, Iterable[Conflict]]:
+def _settings(given: Mapping[str, GivenValue]) -> tuple[Settings | None, Iterable[Conflict]]:
     """Build Settings from values that are valid alone; return their conflicts if they contradict each other."""
     try:
         return Settings.model_validate(_nested(given)), ()
@@ -79,7 +79,7 @@ def _settings(given: Mapping[str, Given]) -> tuple[Settings | None, Iterable[Con
         return None, [conflict for detail in error.errors() for conflict in detail["ctx"]["conflicts"]]
 
 
-def _nested(given: Mapping[str, Given]) -> dict[str, dict[str, object]]:
+def _nested(given: Mapping[str, GivenValue]) -> dict[str, dict[str, object]]:
     nested: dict[str, dict[str, object]] = {}
     for key, (value, _) in given.items():
         section, _, leaf = key.partition(".")
@@ -131,7 +131,7 @@ def _with_place(detail: ErrorDetails, reason: str) -> str:
     return f"{where}the name {json.dumps(name, ensure_ascii=not name.isprintable())}: {'must not be empty' if not name else message}"
 
 
-def _conflict_problem(conflict: Conflict, given: Mapping[str, Given]) -> Problem:
+def _conflict_problem(conflict: Conflict, given: Mapping[str, GivenValue]) -> Problem:
     key = keys()[conflict.keys[0]]
-    value, origin = given.get(key.name, Given(key.default, DEFAULT_ORIGIN))
+    value, origin = given.get(key.name, GivenValue(key.default, DEFAULT_ORIGIN))
     return Problem(key.name, key.shown(value), conflict.rule, origin)

@@ -27,7 +27,7 @@ SECRET_BYTES_MAX = 65_536
 _SERVICE_LINK = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
 
 
-class Given(NamedTuple):
+class GivenValue(NamedTuple):
     """A value as it was given, and its origin."""
 
     value: object
@@ -38,13 +38,13 @@ class Given(NamedTuple):
 class Layer:
     """The values of one source by dotted key, and its problems. `is_complete` is False if the source could not be read."""
 
-    given: dict[str, Given] = field(default_factory=dict)
+    given: dict[str, GivenValue] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     is_complete: bool = True
 
     def add(self, key: str, value: object, origin: str) -> None:
         if key in keys():
-            self.given[key] = Given(value, origin)
+            self.given[key] = GivenValue(value, origin)
         elif key in Settings.model_fields:
             self.problems.append(Problem(key, MASK, f"must be a table: write [{key}] with its keys below it", origin))
         else:

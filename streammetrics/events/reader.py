@@ -15,7 +15,7 @@ from streammetrics.events.batches import numbered
 from streammetrics.events.model import Decoder, Event, EventLimits
 from streammetrics.events.outcomes import IGNORED, excerpt, malformed, without_traceback
 from streammetrics.events.reader_events import event_converter
-from streammetrics.events.record import NO_HEADERS, NO_REASON, Ignored, Later, Record, SentValue
+from streammetrics.events.record import NO_HEADERS, NO_REASON, IgnoredRecord, Later, Record, SentValue
 
 Reader: TypeAlias = Callable[[Record], Iterable[Any]]
 """A reader: it yields events of the native schema as dicts, and what `ignore` returns."""
@@ -76,14 +76,14 @@ def _events(result: Any) -> Iterable[Any]:
     """Return what a reader returns. None is nothing. Raises TypeError for a single event."""
     if result is None:
         return ()
-    if isinstance(result, dict | str | bytes | Ignored):
+    if isinstance(result, dict | str | bytes | IgnoredRecord):
         raise TypeError(f"the reader returns {type(result).__name__}, not events; yield the event, or return a list of events")
     events: Iterable[Any] = result
     return events
 
 
 def _no_dict(event: Any) -> MalformedEvent:
-    if type(event) is Ignored:
+    if type(event) is IgnoredRecord:
         return MalformedEvent(IGNORED, event.reason)
     return MalformedEvent("reader", f'the reader yields {excerpt(repr(event))}, no event; yield a dict such as {{"type": "feedback", …}}')
 

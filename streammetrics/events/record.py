@@ -104,19 +104,19 @@ class Record(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, content=content)
 
 
-class Ignored(NamedTuple):
+class IgnoredRecord(NamedTuple):
     """A record, or a part of one, that is left out on purpose."""
 
     reason: str
 
 
-def ignore(reason: str = NO_REASON) -> Ignored:
+def ignore(reason: str = NO_REASON) -> IgnoredRecord:
     """Return what a reader yields for a record that it leaves out. Records are counted by reason, 20 reasons at most.
 
     >>> ignore("page view")
-    Ignored(reason='page view')
+    IgnoredRecord(reason='page view')
     """
-    return Ignored(str(reason) or NO_REASON)
+    return IgnoredRecord(str(reason) or NO_REASON)
 
 
 class Later(SourceError):

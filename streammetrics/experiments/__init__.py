@@ -27,7 +27,7 @@ and variant.
 **An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_scales` returns the numbers that
 can be frozen now, from what is stored since the start. Store each of them once; the first writer wins.
 
-**A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state.
+**A report.** `build_report(measures, policy, StoredSums(...), scales)` is the whole report of merged state.
 Of the days, show the one that contains the time up to which everything is final in all tasks.
 
 A day's user records can be dropped when everything up to its end is final in the task. Its moments can be dropped when no other task
@@ -45,7 +45,7 @@ needs them.
 >>> entry_moments = EntrySums(24)
 >>> entry_moments.sums = {(variant, entry): sums for variant, sums in moments.items()}
 >>> policy = Policy(paging=("hit_rate@10",))
->>> kept = Stored(experiment="ranker-v7", scope="start", moments=moments, entry_moments=entry_moments, hours=hours, run_hours=hours,
+>>> kept = StoredSums(experiment="ranker-v7", scope="start", moments=moments, entry_moments=entry_moments, hours=hours, run_hours=hours,
 ...     first_exposures={"control": 1500, "treatment": 1503})
 >>> report = build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))
 >>> report.verdict.reason
@@ -64,7 +64,7 @@ from streammetrics.experiments.experiment_report import (
 from streammetrics.experiments.hours import Entry, EntrySums, Hours
 from streammetrics.experiments.policy import INTERLEAVED, ExperimentUnit, Policy
 from streammetrics.experiments.preferences import PreferenceReport
-from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.statistics.interleaving import add_credits, credit_moments, list_credit
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.moments import CovarianceLayout, add, cross_of_users, of_users, subtract, zero
@@ -79,13 +79,13 @@ __all__ = [
     "ExperimentError",
     "ExperimentReport",
     "ExperimentUnit",
+    "FeedbackCounts",
     "Hours",
-    "Joined",
     "MeasureReport",
     "Measures",
     "Policy",
     "PreferenceReport",
-    "Stored",
+    "StoredSums",
     "add",
     "add_credits",
     "build_report",

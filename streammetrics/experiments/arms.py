@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from streammetrics.experiments.cell_estimates import ChangedEffect, Combined, Pair, Reduced, RunPart, reduce_variance
+from streammetrics.experiments.cell_estimates import ChangedEffect, Pair, PairEstimate, ReducedEstimate, RunPart, reduce_variance
 from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.effect_change import changed_effect, parts_by_day
 from streammetrics.experiments.experiment_state import ALL_RUNNING, SilentHours, States, silent_hours, silent_warning
 from streammetrics.experiments.gate import StepMeasure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.signs import ArmLists, LikeLists
-from streammetrics.experiments.stored import NO_REACTIONS, Stored
+from streammetrics.experiments.stored import NO_REACTIONS, StoredSums
 from streammetrics.experiments.verdict import waiting
 from streammetrics.statistics.estimates import Estimate, effective_users, estimate, largest_user_share_max
 from streammetrics.statistics.measures import USERS_AT, Measure, Measures
@@ -20,15 +20,15 @@ from streammetrics.statistics.sequence import scale_of
 from streammetrics.words.sentences import DataWarning, measure_name, named, say
 
 
-class Compared(NamedTuple):
+class ArmComparison(NamedTuple):
     """A variant and the control, as they are compared with each other.
 
     by_hour: the same in cells of the hour alone, if an arm was silent. reduced: with less variance, if the layout has covariates.
     """
 
-    plain: Combined
-    by_hour: Combined | None = None
-    reduced: Reduced | None = None
+    plain: PairEstimate
+    by_hour: PairEstimate | None = None
+    reduced: ReducedEstimate | None = None
 
 
 class _Pairs(NamedTuple):
@@ -50,7 +50,7 @@ class Arms:
         self,
         measures: Measures,
         policy: Policy,
-        stored: Stored,
+        stored: StoredSums,
         control: str | None,
         scales: Mapping[str, float],
         states: States = ALL_RUNNING,
@@ -64,7 +64,7 @@ class Arms:
         self.measures, self.policy, self.stored, self.control, self.scales = measures, policy, stored, control, scales
         self.estimates = {measure: self._estimates(measure) for measure in compared_measures(measures, policy)}
         self._pairs: dict[tuple[str, str], _Pairs] = {}
-        self._combined: dict[tuple[Measure, str, str], Combined | None] = {}
+        self._combined: dict[tuple[Measure, str, str], PairEstimate | None] = {}
 
     def _estimates(self, measure: Measure) -> dict[str, Estimate]:
         enough = {variant: sums for variant, sums in self.stored.moments.items() if sums[USERS_AT] >= self.policy.min_users}
@@ -79,7 +79,7 @@ class Arms:
         """Return a variant's own estimate; None while it has too few users."""
         return self.estimates[measure].get(variant)
 
-    def compared(self, measure: Measure, variant: str, control: str) -> Compared | None:
+    def compared(self, measure: Measure, variant: str, control: str) -> ArmComparison | None:
         """Return a variant and the control; None while one of them has too few users, or if they have no cell in common."""
         plain = self._plain(measure, variant, control)
         if plain is None or min(plain.users) < self.policy.min_users:
@@ -88,9 +88,9 @@ class Arms:
         by_hour = None if pairs.by_hour is None else pairs.by_hour.combined(measure)
         has_covariates = self.measures.covariates and measure.kind != "users" and self.policy.unit == "user"
         reduced = reduce_variance(self.measures, measure, pairs.by_entry, plain) if has_covariates else None
-        return Compared(plain, by_hour, reduced)
+        return ArmComparison(plain, by_hour, reduced)
 
-    def _plain(self, measure: Measure, variant: str, control: str) -> Combined | None:
+    def _plain(self, measure: Measure, variant: str, control: str) -> PairEstimate | None:
         key = measure, variant, control
         if key not in self._combined:
             self._combined[key] = self._pairs_of(variant, control).by_entry.combined(measure)

@@ -45,7 +45,7 @@ from streammetrics.experiments.health import Health, control_setting, health_of
 from streammetrics.experiments.measure_words import lift_words
 from streammetrics.experiments.policy import INTERLEAVED, Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.experiments.verdict import VERDICT_CODES, Verdict, combined, invalid, needed_by_verdicts, severity
 from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measures, measure_text
 from streammetrics.statistics.sequence import MeasureScale
@@ -65,7 +65,7 @@ from streammetrics.words.times import HOUR_MS
 def build_report(
     measures: Measures,
     policy: Policy,
-    stored: Stored,
+    stored: StoredSums,
     scales: Mapping[str, float],
     shown: Collection[str] | None = None,
     since_ms: int | None = None,
@@ -259,7 +259,7 @@ def _missing_control(policy: Policy, experiment: str, control: str, seen: Sequen
 
 def _overall(
     arms: Arms,
-    stored: Stored,
+    stored: StoredSums,
     state: Health,
     control: str | None,
     variants: Sequence[VariantReport],
@@ -278,7 +278,7 @@ def _overall(
     return verdict_of_all(variants) or waits
 
 
-def choose_scales(measures: Measures, policy: Policy, stored: Stored, frozen: Mapping[str, float]) -> dict[str, float]:
+def choose_scales(measures: Measures, policy: Policy, stored: StoredSums, frozen: Mapping[str, float]) -> dict[str, float]:
     """Return the numbers that can be frozen now, by name, without those in `frozen`. Store them once and never change them.
 
     stored: since the start of the experiment. A measure's scale is chosen at the first look at which the control and a treatment have
@@ -321,7 +321,7 @@ def _decision_key(variant: str, measure: MeasureReport, number: str) -> str:
     return f"{measure_text(measure.metric, measure.k)} {variant} decided {number}"
 
 
-def decided_ms_of(verdict: Verdict, state: ExperimentState, stored: Stored, arms: Iterable[str], control: str | None) -> int | None:
+def decided_ms_of(verdict: Verdict, state: ExperimentState, stored: StoredSums, arms: Iterable[str], control: str | None) -> int | None:
     """Return the time of the last list that can change a certain verdict on arms, if it counts; None while the verdict can change."""
     if state.word == "running" or verdict.word in ("inconclusive", "invalid"):
         return None

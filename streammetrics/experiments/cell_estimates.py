@@ -46,7 +46,7 @@ import numpy.typing as npt
 from streammetrics.experiments.cells import HourSpan, PairCells, list_cells, user_cells
 from streammetrics.experiments.hours import Entry, EntrySums
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.statistics.estimates import Estimate, largest_user_share_max
 from streammetrics.statistics.measures import LISTS, CovariatePlaces, Measure, Measures
 from streammetrics.statistics.moments import CovarianceLayout
@@ -56,7 +56,7 @@ FEW_USERS: Final = 10
 """Users of one day with a mean of their own."""
 
 
-class Combined(NamedTuple):
+class PairEstimate(NamedTuple):
     """A treatment and the control over their cells, with all users of each arm.
 
     covariance: of the two means. effective_users: of the treatment and of the control.
@@ -104,7 +104,7 @@ class Pair:
     def __init__(
         self,
         measures: Measures,
-        stored: Stored,
+        stored: StoredSums,
         treatment: str,
         control: str,
         *,
@@ -121,7 +121,7 @@ class Pair:
     def users(self) -> PairCells:
         return user_cells(self._stored.entry_users, *self.arms)
 
-    def combined(self, measure: Measure) -> Combined | None:
+    def combined(self, measure: Measure) -> PairEstimate | None:
         """Return both arms; None if they have no cell in common."""
         cells, top, bottom = self.columns(measure)
         wholes = self.wholes(measure)
@@ -131,7 +131,7 @@ class Pair:
 
     def combine(
         self, measure: Measure, totals: tuple[float, float], wholes: Sequence[UserSums], days: Sequence[Mapping[Entry, UserSums]]
-    ) -> Combined:
+    ) -> PairEstimate:
         """Return both arms. totals: the sums of a y in units of the measure. wholes, days: the sums of all users, and those of each day."""
         cells, _, bottom = self.columns(measure)
         parts, squared, spreads = cells.parts(bottom), self.squared_parts(measure), spreads_of(measure, wholes, days)
@@ -144,7 +144,7 @@ class Pair:
             estimates.append(Estimate(mean, variance / parts.weight**2, wholes[at].users))
             effective.append(parts.weight**2 / weights if weights else 0.0)
         covariance = self._covariance(measure, wholes, estimates)
-        return Combined(estimates[0], estimates[1], covariance, (effective[0], effective[1]))
+        return PairEstimate(estimates[0], estimates[1], covariance, (effective[0], effective[1]))
 
     def columns(self, measure: Measure) -> tuple[PairCells, int, int]:
         """Return the cells of a measure, and the columns of its numerator and denominator."""
@@ -275,13 +275,13 @@ def few_effective_users(measure: Measure, name: str, users: int, effective: floa
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class ReducedEstimate:
     """A treatment and the control with the earlier lists. `share` is the share of the difference's variance that is removed.
 
     users_with_earlier: of both arms.
     """
 
-    adjusted: Combined
+    adjusted: PairEstimate
     share: float
     users_with_earlier: int
 
@@ -300,7 +300,7 @@ class _Covariates(NamedTuple):
         return self.yz - m * self.zd - n * sums.yd + m * n * sums.dd, self.zz - 2 * n * self.zd + n * n * sums.dd
 
 
-def reduce_variance(measures: Measures, measure: Measure, pair: Pair, plain: Combined) -> Reduced | None:
+def reduce_variance(measures: Measures, measure: Measure, pair: Pair, plain: PairEstimate) -> ReducedEstimate | None:
     """Return a treatment and the control, adjusted by one common slope. None if no user has earlier lists, or z has no variance.
 
     plain: the same without the earlier lists.
@@ -329,7 +329,7 @@ def reduce_variance(measures: Measures, measure: Measure, pair: Pair, plain: Com
     of_arms = [_whole(sums, of_arm) for sums, of_arm in zip(wholes, adjusted_days, strict=True)]
     adjusted = pair.combine(measure, (totals[0], totals[1]), of_arms, adjusted_days)._replace(covariance=0.0)
     before, after = (combined.treatment.variance + combined.control.variance - 2 * combined.covariance for combined in (plain, adjusted))
-    return Reduced(adjusted, 1 - after / before if 0 < before < math.inf else 0.0, users)
+    return ReducedEstimate(adjusted, 1 - after / before if 0 < before < math.inf else 0.0, users)
 
 
 def _covariates(at: CovariatePlaces, moments: Sequence[int], centre: Fraction) -> _Covariates:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from streammetrics.experiments.arms import Arms, Compared
-from streammetrics.experiments.cell_estimates import Combined, Reduced, RunPart
+from streammetrics.experiments.arms import ArmComparison, Arms
+from streammetrics.experiments.cell_estimates import PairEstimate, ReducedEstimate, RunPart
 from streammetrics.experiments.effect_change import blocks_of
 from streammetrics.experiments.experiment_report import SINCE_START, EffectChange, JudgedMeans, MeasureReport, PeriodLift, ReducedReport
 from streammetrics.experiments.gate import within_gate_margin
@@ -78,7 +78,7 @@ def _alone(policy: Policy, measure: Measure, estimate: Estimate) -> MeasureRepor
     )
 
 
-def _reduced(reduced: Reduced) -> ReducedReport:
+def _reduced(reduced: ReducedEstimate) -> ReducedReport:
     adjusted = reduced.adjusted.treatment
     return ReducedReport(
         adjusted.mean, math.sqrt(adjusted.variance), reduced.share, reduced.users_with_earlier, _lift(adjusted, reduced.adjusted.control)
@@ -90,7 +90,7 @@ def _lift(estimate: Estimate, against: Estimate) -> float | None:
 
 
 def _compared(
-    arms: Arms, measure: Measure, report: MeasureReport, variant: str, control: str, compared: Compared | None
+    arms: Arms, measure: Measure, report: MeasureReport, variant: str, control: str, compared: ArmComparison | None
 ) -> tuple[MeasureReport, MeasureComparison | None]:
     """Return the report with the comparison against the control added, and what the verdict needs; None while it cannot be judged."""
     if compared is None:
@@ -121,7 +121,7 @@ def _compared(
 
 
 def _with_intervals(
-    policy: Policy, measure: Measure, report: MeasureReport, compared: Compared, scale: MeasureScale
+    policy: Policy, measure: Measure, report: MeasureReport, compared: ArmComparison, scale: MeasureScale
 ) -> tuple[MeasureReport, MeasureComparison]:
     plain, by_hour, mixture = compared.plain, compared.by_hour, scale.mixture(policy.minimum_lift)
     arms = plain.treatment, plain.control
@@ -197,7 +197,7 @@ def _period(arms: Arms, measure: Measure, part: RunPart, names: tuple[str, str])
     )
 
 
-def _difference(plain: Combined, by_hour: Combined | None, mixture: Mixture, alpha: float) -> Interval | None:
+def _difference(plain: PairEstimate, by_hour: PairEstimate | None, mixture: Mixture, alpha: float) -> Interval | None:
     """Return the interval of the difference; that of both estimates together if there are two."""
     differences = [
         difference(comparison.treatment, comparison.control, mixture, alpha, comparison.covariance)
@@ -207,7 +207,7 @@ def _difference(plain: Combined, by_hour: Combined | None, mixture: Mixture, alp
     return _hull([None if ends is None else Interval(*ends[1:]) for ends in differences])
 
 
-def _lift_interval(plain: Combined, by_hour: Combined | None, mixture: Mixture, alpha: float) -> Interval | None:
+def _lift_interval(plain: PairEstimate, by_hour: PairEstimate | None, mixture: Mixture, alpha: float) -> Interval | None:
     lifts = (
         lift_interval(comparison.treatment, comparison.control, mixture, alpha, comparison.covariance)
         for comparison in (plain, by_hour)
@@ -232,6 +232,6 @@ def _hull(intervals: Sequence[Interval | None]) -> Interval | None:
     )
 
 
-def _judged_means(judged: Combined) -> JudgedMeans:
+def _judged_means(judged: PairEstimate) -> JudgedMeans:
     treated, against = judged.treatment, judged.control
     return JudgedMeans(treated.mean, math.sqrt(treated.variance), against.mean, math.sqrt(against.variance), judged.covariance)

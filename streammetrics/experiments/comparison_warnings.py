@@ -49,7 +49,7 @@ from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.signs import ListSigns, list_signs, strata_warning, uneven_shares
-from streammetrics.experiments.stored import NO_REACTIONS, Stored
+from streammetrics.experiments.stored import NO_REACTIONS, StoredSums
 from streammetrics.statistics.measures import USERS_AT, measure_text
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning, Words, advice, join, measure_name, named, say
@@ -124,7 +124,7 @@ def signs_of(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict
     return {treatment: list_signs(arms.measures, lists) for treatment, lists in like_lists.items() if lists is not None}
 
 
-def notes_of_times(stored: Stored) -> Iterator[str]:
+def notes_of_times(stored: StoredSums) -> Iterator[str]:
     """Yield which lists under this name are not in the numbers."""
     if stored.open_lists:
         yield say(
@@ -277,7 +277,7 @@ def _share_words(template: str, one: LossCount, other: LossCount, names: tuple[s
     return say(template, one=first, other=second, **lost)
 
 
-def losses_of(policy: Policy, stored: Stored, treatment: str, control: str, stopped: Mapping[str, int]) -> Words | None:
+def losses_of(policy: Policy, stored: StoredSums, treatment: str, control: str, stopped: Mapping[str, int]) -> Words | None:
     """Say which users of a run one of two arms loses more often than the other; None if nothing is certain.
 
     stopped: the time of the last list of each arm that has stopped.
@@ -288,7 +288,7 @@ def losses_of(policy: Policy, stored: Stored, treatment: str, control: str, stop
     return unequal_losses(counts[0], counts[1], (treatment, control), how)
 
 
-def _counts_of(policy: Policy, stored: Stored, arm: str, other: str, until_ms: int) -> ArmCounts:
+def _counts_of(policy: Policy, stored: StoredSums, arm: str, other: str, until_ms: int) -> ArmCounts:
     """Return the counts of one arm.
 
     Exposures count in blocks that end before `until_ms`: lists count later than exposures. Users of an arm that was switched off get the
@@ -317,16 +317,16 @@ CLOSE: Final = 0.1
 """The sum of squared differences per block, against 1 by chance."""
 
 
-def same_people(one: Stored, other: Stored, min_users: int) -> dict[str, str] | None:
+def same_people(one: StoredSums, other: StoredSums, min_users: int) -> dict[str, str] | None:
     """Return the arm of the other experiment that has the same users, for each arm of the one; None if some arm has no such twin.
 
     Arms with fewer than `min_users` users do not count.
 
     >>> kept = {"control": [500, 900, 3], "new": [498, 880, 4]}
     >>> users = {name: sums[0] for name, sums in kept.items()}
-    >>> one = Stored(experiment="a", scope="start", moments=kept, first_exposures=users)
+    >>> one = StoredSums(experiment="a", scope="start", moments=kept, first_exposures=users)
     >>> renamed = {"old": kept["control"], "new": kept["new"]}
-    >>> two = Stored(experiment="b", scope="start", moments=renamed, first_exposures=users)
+    >>> two = StoredSums(experiment="b", scope="start", moments=renamed, first_exposures=users)
     >>> same_people(one, two, 100)
     {'control': 'old', 'new': 'new'}
     """

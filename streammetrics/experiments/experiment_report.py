@@ -139,7 +139,7 @@ class MeasureReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class NeededUsers:
     """What an undecided variant still needs until a verdict, if its true lift is `lift`: see `experiments.needed`.
 
     users, users_low, users_high: further users of all variants together until half, 10 % and 90 % of such experiments have the verdict.
@@ -185,8 +185,8 @@ class VariantReport:
     largest_user_share_max: float = 0.0
     verdict: Verdict | None = None
     gate: GateDecision | None = None
-    needed: tuple[Needed, ...] = ()
-    gate_needed: Needed | None = None
+    needed: tuple[NeededUsers, ...] = ()
+    gate_needed: NeededUsers | None = None
     exposed_users: int = 0
     state: ExperimentState = RUNNING
     last_ms: int | None = None

@@ -35,10 +35,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.statistics.measures import Measures
 from streammetrics.words.numbers import counted
-from streammetrics.words.sentences import DataWarning, Part, Reasoned, join, named, say
+from streammetrics.words.sentences import DataWarning, Part, ReasonedWord, join, named, say
 from streammetrics.words.times import HOUR_MS, minute_text
 
 VISITS_MIN: Final = 20.0
@@ -54,7 +54,7 @@ class SilentHours(NamedTuple):
     has_returned: bool
 
 
-def silent_hours(measures: Measures, stored: Stored, treatment: str, control: str) -> tuple[SilentHours, ...]:
+def silent_hours(measures: Measures, stored: StoredSums, treatment: str, control: str) -> tuple[SilentHours, ...]:
     """Return the hours in which one of two arms was silent, in order; those of the whole run, also for a day.
 
     >>> from streammetrics.experiments.hours import Entry
@@ -64,7 +64,7 @@ def silent_hours(measures: Measures, stored: Stored, treatment: str, control: st
     ...     hours.row(hour).add_totals("control", Entry(1, hour), [30, 0])
     ...     if hour not in (4, 5): hours.row(hour).add_totals("new", Entry(1, hour), [10, 0])
     >>> moments = {"control": [300, 300, 300, 0, 0, 0], "new": [80, 80, 80, 0, 0, 0]}
-    >>> stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours)
+    >>> stored = StoredSums(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours)
     >>> silent_hours(measures, stored, "new", "control")
     (SilentHours(arm='new', span=HourSpan(first=4, end=6), others_lists=60, has_returned=True),)
     """
@@ -134,7 +134,7 @@ LATEST_BLOCKS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentState(Reasoned):
+class ExperimentState(ReasonedWord):
     """The state of an experiment, or of one arm, with a sentence; empty while it is running.
 
     since_ms: event time of the last list, or of the end; None while it is running.
@@ -167,7 +167,7 @@ class States(NamedTuple):
 ALL_RUNNING: Final = States(RUNNING, {}, {}, False)
 
 
-def states_of(measures: Measures, stored: Stored, control: str | None, treatments: Collection[str]) -> States:
+def states_of(measures: Measures, stored: StoredSums, control: str | None, treatments: Collection[str]) -> States:
     """Return the states. treatments: the arms that are compared with the control."""
     last_ms = max(stored.last_ms.values(), default=None)
     stopped = stopped_arms(measures, stored, [arm for arm in (control, *treatments) if arm is not None])
@@ -204,7 +204,7 @@ def _state_of_arm(arm: str | None, stopped: Mapping[str, int]) -> ExperimentStat
     )
 
 
-def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> dict[str, int]:
+def stopped_arms(measures: Measures, stored: StoredSums, arms: Collection[str]) -> dict[str, int]:
     """Return the time of the last list of each arm that has stopped while another one goes on.
 
     >>> from streammetrics.experiments.hours import Entry
@@ -214,7 +214,7 @@ def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> d
     >>> moments = {"control": [300, 300, 300, 0, 0, 0], "new": [100, 100, 100, 0, 0, 0]}
     >>> times = {"control": 7 * HOUR_MS + 9_000, "new": 7 * HOUR_MS + 5_000}
     >>> for later in (59, 60):
-    ...     stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours, last_ms=times,
+    ...     stored = StoredSums(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours, last_ms=times,
     ...         lists_since={"new": later})
     ...     stopped_arms(measures, stored, ["control", "new"])
     {}

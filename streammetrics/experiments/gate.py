@@ -36,17 +36,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.experiments.cell_estimates import Combined
+from streammetrics.experiments.cell_estimates import PairEstimate
 from streammetrics.experiments.experiment_state import lists_per_user
 from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.measure_words import lift_words
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level, evidence, log_evidence_within
 from streammetrics.statistics.measures import Measure, Measures
 from streammetrics.statistics.sequence import MeasureScale
 from streammetrics.words.numbers import confidence, counted, percent
-from streammetrics.words.sentences import Part, Reasoned, Words, advice, join, measure_name, named, say
+from streammetrics.words.sentences import Part, ReasonedWord, Words, advice, join, measure_name, named, say
 from streammetrics.words.times import HOUR_MS, minute_text
 
 GateWord: TypeAlias = Literal["pass", "wait", "fail"]
@@ -59,7 +59,7 @@ _DOES: Final[Mapping[GateWord, str]] = {"fail": "fails", "wait": "waits", "pass"
 
 
 @dataclass(frozen=True, slots=True)
-class GateDecision(Reasoned):
+class GateDecision(ReasonedWord):
     """One word and its reason, as text and in parts. `alone` is the part that the verdict does not say; None: all of it."""
 
     word: GateWord
@@ -208,7 +208,7 @@ class Step(NamedTuple):
     is_named: bool
 
 
-class Assigned(NamedTuple):
+class AssignedCounts(NamedTuple):
     """New users, or lists, of one block of hours: those of the treatment, and those of both arms."""
 
     first_hour: int
@@ -216,12 +216,12 @@ class Assigned(NamedTuple):
     both: int
 
 
-def found_step(blocks: Iterable[Assigned], per_unit: float = 1.0) -> int | None:
+def found_step(blocks: Iterable[AssignedCounts], per_unit: float = 1.0) -> int | None:
     """Return the first hour of the step that runs; None if the share has never risen.
 
     blocks: in order of time. per_unit: how many of them belong together: 1 for users, and the lists of a user (sum d**2 / sum d) for lists.
 
-    >>> ramp = [Assigned(hour, share, 100) for hour, share in enumerate([5] * 20 + [25] * 20 + [50] * 3)]
+    >>> ramp = [AssignedCounts(hour, share, 100) for hour, share in enumerate([5] * 20 + [25] * 20 + [50] * 3)]
     >>> found_step(ramp), found_step(ramp[:39]), found_step(ramp[:19]), found_step(ramp, per_unit=25.0)
     (40, 20, None, 20)
     """
@@ -232,7 +232,7 @@ def found_step(blocks: Iterable[Assigned], per_unit: float = 1.0) -> int | None:
     return counted[begin].first_hour if begin else None
 
 
-def _greatest_rise(blocks: Sequence[Assigned], per_unit: float) -> int | None:
+def _greatest_rise(blocks: Sequence[AssignedCounts], per_unit: float) -> int | None:
     """Return the number of the block from which on the share is most certainly larger; None if it is not certain."""
     treated, both = (sum(column) for column in zip(*((block.treatment, block.both) for block in blocks), strict=True)) if blocks else (0, 0)
     best, step, before, before_both = _LOG_LIKELIHOOD_MIN * per_unit + _log_likelihood(treated, both), None, 0, 0
@@ -250,16 +250,16 @@ def _log_likelihood(part: int, whole: int) -> float:
     return sum(count * math.log(count / whole) for count in (part, whole - part) if count)
 
 
-def step_of(measures: Measures, policy: Policy, stored: Stored, treatment: str, control: str) -> int | None:
+def step_of(measures: Measures, policy: Policy, stored: StoredSums, treatment: str, control: str) -> int | None:
     """Return the first hour of the running step of two arms; None if the treatment's share has never risen."""
     hours, arms = stored.run_hours, (treatment, control)
     in_both = stored.pairs.get((min(arms), max(arms)))
     if policy.unit == "user" and in_both is None:
         counts = ((block, [row.new_users.get(arm, 0) for arm in arms]) for block, row in sorted(hours.rows.items()))
-        return found_step(Assigned(block * hours.length, treated, treated + other) for block, (treated, other) in counts)
+        return found_step(AssignedCounts(block * hours.length, treated, treated + other) for block, (treated, other) in counts)
     treated, others = (hours.lists(arm) for arm in arms)
     blocks = sorted(treated.keys() | others.keys())
-    lists = (Assigned(block * hours.length, treated.get(block, 0), treated.get(block, 0) + others.get(block, 0)) for block in blocks)
+    lists = (AssignedCounts(block * hours.length, treated.get(block, 0), treated.get(block, 0) + others.get(block, 0)) for block in blocks)
     return found_step(lists, lists_per_user(measures, [stored.moments[arm] for arm in arms if arm in stored.moments]))
 
 
@@ -277,7 +277,7 @@ class StepMeasure(NamedTuple):
     """One deciding measure in the cells since the step began; `found` is None while it cannot be compared. `scale` is the frozen one."""
 
     measure: Measure
-    combined: Combined | None
+    combined: PairEstimate | None
     scale: MeasureScale | None
 
     def comparison(self, policy: Policy, names: tuple[str, str]) -> MeasureComparison | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from streammetrics.experiments.policy import Policy, probable_control
-from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.statistics.measures import LISTS_AT
 from streammetrics.statistics.sample_ratio import sample_ratio_p_value
 from streammetrics.words.names import in_order
@@ -50,7 +50,7 @@ class Health:
         )
 
 
-def health_of(policy: Policy, stored: Stored, stopped: Mapping[str, int] | None = None) -> Health:
+def health_of(policy: Policy, stored: StoredSums, stopped: Mapping[str, int] | None = None) -> Health:
     """Check the split and the join of feedback.
 
     stopped: the time of the last list of each arm that has stopped. The split is checked up to the first of them: after it, all users are
@@ -81,7 +81,7 @@ def health_of(policy: Policy, stored: Stored, stopped: Mapping[str, int] | None 
     )
 
 
-def counts_until_stop(policy: Policy, stored: Stored, stop_ms: int, arm: str) -> dict[str, int]:
+def counts_until_stop(policy: Policy, stored: StoredSums, stop_ms: int, arm: str) -> dict[str, int]:
     """Return the users, or lists, of all arms up to the last list of one that has stopped.
 
     The counts of that block of hours do not say which came before that list. So each other arm counts there as many as suits the shares
@@ -91,7 +91,7 @@ def counts_until_stop(policy: Policy, stored: Stored, stop_ms: int, arm: str) ->
     >>> from streammetrics.words.times import HOUR_MS
     >>> hours, policy = Hours(), Policy(shares={"control": 1, "new": 1})
     >>> for hour, users in enumerate(((50, 52), (90, 20), (100, 0))): hours.row(hour).new_users |= dict(zip(("control", "new"), users))
-    >>> stored = Stored(experiment="ranker", scope="start", moments={}, first_exposures={}, hours=hours)
+    >>> stored = StoredSums(experiment="ranker", scope="start", moments={}, first_exposures={}, hours=hours)
     >>> counts_until_stop(policy, stored, HOUR_MS + 1, "new")
     {'control': 72, 'new': 72}
     """
@@ -111,7 +111,7 @@ def counts_until_stop(policy: Policy, stored: Stored, stop_ms: int, arm: str) ->
     return {name: before[name] + max(0, min(within[name], wanted.get(name, 0) - before[name])) for name in sorted({*before, *within})}
 
 
-def join_trouble(policy: Policy, joined: Joined) -> list[str]:
+def join_trouble(policy: Policy, joined: FeedbackCounts) -> list[str]:
     """Say that too much of the feedback matches no list."""
     unmatched = joined.unmatched_share
     if unmatched is None or unmatched <= policy.unmatched_share_max or sum(joined) < policy.min_users:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from streammetrics.experiments.health import Health, control_setting
 from streammetrics.experiments.policy import Policy, known_control
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.experiments.verdict import _ALIKE, Verdict, invalid, waiting
 from streammetrics.statistics.interleaving import Preference, credit_levels, preference, reversed_credit
 from streammetrics.words.names import group_order, in_order
@@ -40,7 +40,7 @@ class PreferenceReport:
     action: str = ""
 
 
-def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple[PreferenceReport, ...], tuple[PreferenceReport, ...]]:
+def preferences_of(policy: Policy, state: Health, stored: StoredSums) -> tuple[tuple[PreferenceReport, ...], tuple[PreferenceReport, ...]]:
     """Return the reports of each team against the control. The first are by the deciding credit, the second by that of each other action.
 
     The verdicts of several teams share alpha, as those of arms do; each action has its own. If no team is the control, the credits are

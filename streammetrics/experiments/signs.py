@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import OTHER_VALUES
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import NO_REACTIONS, Reactions, Stored
+from streammetrics.experiments.stored import NO_REACTIONS, Reactions, StoredSums
 from streammetrics.statistics.estimates import effective_users
 from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.words.names import name_order
@@ -275,7 +275,7 @@ def uneven_words(uneven: ValueShares, treatment: str, how: str) -> Words:
     )
 
 
-def uneven_shares(policy: Policy, stored: Stored, treatment: str, control: str, *, of_windows: bool = True) -> Words | None:
+def uneven_shares(policy: Policy, stored: StoredSums, treatment: str, control: str, *, of_windows: bool = True) -> Words | None:
     """Say which value of a segment has another share of the treatment; None if none has.
 
     With strata, users of a stratum are compared with each other. of_windows: whether the segments of windows are looked at, or all others,
@@ -307,7 +307,7 @@ def _of_arms(users: Mapping[str, int], treatment: str, control: str) -> NewUsers
     return NewUsers(treated, treated + users.get(control, 0))
 
 
-def strata_warning(policy: Policy, stored: Stored) -> DataWarning | None:
+def strata_warning(policy: Policy, stored: StoredSums) -> DataWarning | None:
     """Say how many users came while `strata` was set otherwise; None if none did. They are compared as it was set then."""
     users: dict[bool, int] = {True: 0, False: 0}
     for (_, entry), sums in stored.entry_moments.sums.items():

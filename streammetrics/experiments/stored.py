@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from streammetrics.experiments.hours import EntrySums, Hours
 
 
-class Joined(NamedTuple):
+class FeedbackCounts(NamedTuple):
     """Counts of feedback that matches a list, and of feedback that matches none."""
 
     matched: int
@@ -21,7 +21,7 @@ class Joined(NamedTuple):
         return self.unmatched / sum(self) if any(self) else None
 
 
-NO_FEEDBACK: Final = Joined(0, 0)
+NO_FEEDBACK: Final = FeedbackCounts(0, 0)
 
 
 class Reactions(NamedTuple):
@@ -39,7 +39,7 @@ NO_REACTIONS: Final = Reactions(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredSums:
     """The stored integers of one experiment in one scope, merged over tasks.
 
     hours: see `hours`. run_hours: those of the whole run, also in the scope of a day.
@@ -74,7 +74,7 @@ class Stored:
     pairs: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     exposed: Mapping[str, int] = field(default_factory=dict)
     reacting: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    joined: Joined = NO_FEEDBACK
+    joined: FeedbackCounts = NO_FEEDBACK
     credits: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     credit_actions: tuple[str, ...] = ()
     segments: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ from streammetrics.statistics.estimates import Estimate, Interval, log_evidence_
 from streammetrics.statistics.measures import Measure, measure_text
 from streammetrics.statistics.sequence import MeasureScale, Mixture
 from streammetrics.words.numbers import confidence, percent
-from streammetrics.words.sentences import Part, Reasoned, Words, join, named, say
+from streammetrics.words.sentences import Part, ReasonedWord, Words, join, named, say
 from streammetrics.words.times import HOUR_MS
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
@@ -59,7 +59,7 @@ _ALIKE: Final = "the users of an arm all have the same value, so no confidence c
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict(Reasoned):
+class Verdict(ReasonedWord):
     """One word and its reason, as text and in parts."""
 
     word: Word

@@ -124,7 +124,7 @@ class DataTable(Mapping[str, Sequence[Any]]):
         return [f"... {rows - ROWS_SHOWN} more rows"] if rows > ROWS_SHOWN else []
 
 
-class Tabled(ABC):
+class TableResult(ABC):
     """A result that shows itself as a table, and becomes a frame by it."""
 
     __slots__ = ()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from streammetrics.experiments import Measures, Policy, Stored
+from streammetrics.experiments import Measures, Policy, StoredSums
 from streammetrics.windows.panes import GroupValues, Window, WindowRules
 from streammetrics.words.names import isolated
 from streammetrics.words.numbers import percent
@@ -38,7 +38,7 @@ class ExperimentView:
         """Return the names of an experiment's deciding measures."""
         return self.policy(experiment).deciding(self.measures).paging
 
-    def measures_of(self, kept: Stored) -> Measures:
+    def measures_of(self, kept: StoredSums) -> Measures:
         """Return the layout of an experiment's moments. Their number shows whether they have covariates."""
         wide = self.measures.with_covariates
         return wide if any(len(moments) == wide.moments_width for moments in kept.moments.values()) else self.measures
@@ -90,7 +90,7 @@ class LiveLift:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class AwaitedExperiment:
     """An experiment without a verdict as a report shows it, with sentences about when it comes and what its live lists say."""
 
     experiment: str
@@ -144,10 +144,10 @@ still gather feedback, so this may change.
         lists = f"({lift.lists:,} and {self.control_lists:,} lists of the last {span_text(self.window_ms)})"
         return f"{isolated(lift.variant)} has {percent(abs(lift.lift))} {word} {self.measure} than {isolated(str(self.control))} {lists}"
 
-    def shown(self) -> Awaited:
+    def shown(self) -> AwaitedExperiment:
         """Return what a report shows."""
         first_ms = None if self.first_ms is None else self.first_ms + self.wait.final_ms
-        return Awaited(self.experiment, first_ms, self.control, self.measure or None, self.lifts, tuple(self.sentences()))
+        return AwaitedExperiment(self.experiment, first_ms, self.control, self.measure or None, self.lifts, tuple(self.sentences()))
 
 
 def awaited_verdicts(

@@ -19,7 +19,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments import ExperimentReport, MeasureReport, Measures, Policy, Stored, build_report
+from streammetrics.experiments import ExperimentReport, MeasureReport, Measures, Policy, StoredSums, build_report
 from streammetrics.experiments.arms import Arms
 from streammetrics.experiments.cell_estimates import RunPart
 from streammetrics.experiments.effect_change import together
@@ -79,10 +79,10 @@ def headline_measures(experiment: ExperimentReport) -> tuple[Named, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Downsampled(Generic[T]):
+class DownsampledValues(Generic[T]):
     """Values at event times (epoch ms), in order: the first of each interval of `width_ms`, at most SNAPSHOTS_MAX.
 
-    >>> found = Downsampled().add(5_000, "a").add(61_000, "b").add(59_000, "c")
+    >>> found = DownsampledValues().add(5_000, "a").add(61_000, "b").add(59_000, "c")
     >>> found.kept
     ((5000, 'a'), (61000, 'b'))
     """
@@ -95,25 +95,25 @@ class Downsampled(Generic[T]):
         cell = at_ms // self.width_ms
         return not any(at // self.width_ms == cell and at <= at_ms for at, _ in reversed(self.kept))
 
-    def add(self, at_ms: int, value: T) -> Downsampled[T]:
+    def add(self, at_ms: int, value: T) -> DownsampledValues[T]:
         """Return the series with one more value, if it would be kept."""
-        return self.merge(Downsampled(SNAPSHOT_MS, ((at_ms, value),))) if self.would_keep(at_ms) else self
+        return self.merge(DownsampledValues(SNAPSHOT_MS, ((at_ms, value),))) if self.would_keep(at_ms) else self
 
-    def since(self, from_ms: int | None) -> Downsampled[T]:
+    def since(self, from_ms: int | None) -> DownsampledValues[T]:
         """Return the values from a time on; None: all."""
         kept = tuple(snapshot for snapshot in self.kept if from_ms is None or snapshot[0] >= from_ms)
         if len(kept) == len(self.kept):
             return self
-        return Downsampled(self.width_ms, kept) if kept else Downsampled()
+        return DownsampledValues(self.width_ms, kept) if kept else DownsampledValues()
 
-    def merge(self, other: Downsampled[T]) -> Downsampled[T]:
+    def merge(self, other: DownsampledValues[T]) -> DownsampledValues[T]:
         """Return the values of both, downsampled. Of two values at one time, this series' value counts."""
         width_ms = max(self.width_ms, other.width_ms)
         by_time = dict(sorted((dict(other.kept) | dict(self.kept)).items()))
         while True:
             first = {at // width_ms: at for at in reversed(by_time)}
             if len(first) <= SNAPSHOTS_MAX:
-                return Downsampled(width_ms, tuple((at, by_time[at]) for at in sorted(first.values())))
+                return DownsampledValues(width_ms, tuple((at, by_time[at]) for at in sorted(first.values())))
             width_ms *= 2
 
 
@@ -144,7 +144,7 @@ class HistorySeries(msgspec.Struct, frozen=True, rename={"snapshots": "looks"}):
 
     experiment: str
     scope: str
-    snapshots: Downsampled[HistorySnapshot] = Downsampled()
+    snapshots: DownsampledValues[HistorySnapshot] = DownsampledValues()
 
     def since(self, from_ms: int | None) -> HistorySeries:
         """Return only the snapshots from a time on; None: all."""
@@ -158,7 +158,7 @@ class HistorySeries(msgspec.Struct, frozen=True, rename={"snapshots": "looks"}):
             return self
         ends = {last_ms // width_ms, at_ms // width_ms}
         points = tuple((at, snapshot) for at, snapshot in earlier(self.experiment, last_ms, at_ms) if at // width_ms not in ends)
-        return msgspec.structs.replace(self, snapshots=self.snapshots.merge(Downsampled(SNAPSHOT_MS, points)))
+        return msgspec.structs.replace(self, snapshots=self.snapshots.merge(DownsampledValues(SNAPSHOT_MS, points)))
 
     def merge(self, other: HistorySeries) -> HistorySeries:
         """Return both together. For a scope of one day, return only the later day."""
@@ -201,7 +201,7 @@ class History:
             )
             if (new_day or series_before.snapshots.would_keep(at_ms)) and any(variant.first_exposures for variant in experiment.variants):
                 snapshot = HistorySeries(
-                    experiment.experiment, experiment.scope, Downsampled(SNAPSHOT_MS, ((at_ms, snapshot_of(experiment)),))
+                    experiment.experiment, experiment.scope, DownsampledValues(SNAPSHOT_MS, ((at_ms, snapshot_of(experiment)),))
                 )
                 missed = (
                     series_before.missed(experiment, at_ms, earlier)
@@ -252,7 +252,7 @@ def snapshot_of(experiment: ExperimentReport) -> HistorySnapshot:
     return HistorySnapshot(experiment.verdict.word, sum(variant.users for variant in experiment.variants), tuple(points))
 
 
-def stored_snapshot(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> HistorySnapshot:
+def stored_snapshot(measures: Measures, policy: Policy, stored: StoredSums, scales: Mapping[str, float]) -> HistorySnapshot:
     """Return the snapshot of an experiment from its stored sums: that of the whole report, but from the headline measures alone."""
     deciding = policy.deciding(measures).paging
     named = {(measure.name, measure.k): str(measure) for measure in measures}
@@ -292,7 +292,7 @@ class _UsersUntil(NamedTuple):
 
 
 def earlier_snapshots(
-    measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float], after_ms: int, before_ms: int
+    measures: Measures, policy: Policy, stored: StoredSums, scales: Mapping[str, float], after_ms: int, before_ms: int
 ) -> Iterator[tuple[int, HistorySnapshot]]:
     """Yield a snapshot at the end of each block of hours with lists between two event times, in order.
 
@@ -315,7 +315,7 @@ def earlier_snapshots(
         yield hour_point.hour * HOUR_MS, HistorySnapshot(None, sum(hour_point.users.values()), kept)
 
 
-def _users_by_block(stored: Stored) -> Iterator[_UsersUntil]:
+def _users_by_block(stored: StoredSums) -> Iterator[_UsersUntil]:
     hours, users = stored.hours, dict[str, int]()
     for block in sorted(hours.rows):
         for variant, count in hours.rows[block].new_users.items():

@@ -14,7 +14,7 @@ from streammetrics.enrolment.feedback_days import decode_feedback_day
 from streammetrics.enrolment.rules import Span
 from streammetrics.enrolment.scopes import WHOLE, Scope
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
-from streammetrics.experiments import ExperimentReport, Joined, Stored, build_report, choose_scales, new_decisions
+from streammetrics.experiments import ExperimentReport, FeedbackCounts, StoredSums, build_report, choose_scales, new_decisions
 from streammetrics.experiments.comparison_warnings import same_people
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.experiments.experiment_state import States, states_of
@@ -48,7 +48,7 @@ class JudgedInput(NamedTuple):
 
     measures: Measures
     policy: Policy
-    stored: Stored
+    stored: StoredSums
     scales: Mapping[str, float]
     warnings: Sequence[DataWarning]
     """Those that come from other experiments."""
@@ -111,7 +111,7 @@ class MergedExperiments:
         started = [of_task for task, of_task in self._started.items() if task < tasks]
         return shown_runs(self._controls_of(tasks), started, idle_ms=self._idle_ms, lateness_ms=self._rules.lateness_ms)
 
-    def stored(self, tasks: int, days: Collection[int] | None = None) -> dict[tuple[str, int], Stored]:
+    def stored(self, tasks: int, days: Collection[int] | None = None) -> dict[tuple[str, int], StoredSums]:
         """Return the stored state of every experiment by scope (a UTC day since the epoch, or WHOLE), merged over tasks.
 
         Only one run of each experiment is included. days: only of these scopes.
@@ -126,7 +126,7 @@ class MergedExperiments:
         keys = {key for of_task in self._scopes.values() for key in of_task}
         self._merged_rows = {key: rows for key, rows in self._merged_rows.items() if key in keys}
         seen, enrolled = self._variants_seen(tasks), self._enrolled_before(tasks)
-        merged: dict[tuple[str, int], Stored] = {}
+        merged: dict[tuple[str, int], StoredSums] = {}
         for name, day in sorted(scopes, key=lambda key: (name_order(key[0]), key[1])):
             run_hours = merged[name, WHOLE].hours if (name, WHOLE) in merged else None
             stored = self._merged(name, day, scopes[name, day], runs[name], enrolled, tasks, run_hours)
@@ -134,7 +134,7 @@ class MergedExperiments:
             merged[name, day] = replace(stored, last_ms={variant: min(times.last, until) for variant, times in seen.get(name, {}).items()})
         return merged
 
-    def _with_later_lists(self, stored: Stored, view: ExperimentView, tasks: int) -> Stored:
+    def _with_later_lists(self, stored: StoredSums, view: ExperimentView, tasks: int) -> StoredSums:
         """Add what tells whether arms have stopped. Feedback counts up to the day on which the first one has."""
         stored = replace(stored, lists_since=self._later_lists.of(stored.experiment, stored.last_ms))
         states = _states_of(stored, view)
@@ -146,7 +146,7 @@ class MergedExperiments:
 
     def _merged(
         self, name: str, day: int, scopes: Sequence[Scope], run: MergedRun, enrolled: int, tasks: int, run_hours: Hours | None
-    ) -> Stored:
+    ) -> StoredSums:
         """Merge one scope of several tasks. `enrolled`: the time up to which all lists count. `run_hours`: None in the scope of a run."""
         wide = None if self.view is None else self.view.measures.with_covariates
         scope, is_whole = sum_scopes(scopes, wide, self._merged_rows.setdefault((name, day), {})), day == WHOLE
@@ -156,7 +156,7 @@ class MergedExperiments:
             first, end = max(first, day * DAY_MS), min(end, (day + 1) * DAY_MS)
         from_ms, controls = max(run.first, first), self._controls_of(tasks)
         former = [last for control in controls for experiment, last in control.labels.ended if experiment == name and last < run.first]
-        return Stored(
+        return StoredSums(
             experiment=name,
             scope=SINCE_START if is_whole else THIS_DAY,
             moments=scope.moments.by_variant(),
@@ -220,11 +220,11 @@ class MergedExperiments:
         """
         return run.first - self._rules.attribution_ms - self._patience_ms
 
-    def _feedback_counts(self, tasks: int, first: int, last: int) -> Joined:
+    def _feedback_counts(self, tasks: int, first: int, last: int) -> FeedbackCounts:
         """Return the matched and unmatched feedback of the sessions that ended on these UTC days (both inclusive)."""
         of_tasks = [days for task, days in self._feedback_days.items() if task < tasks]
         counts_of_days = [counts for days in of_tasks for day, counts in days.items() if first <= day <= last]
-        return Joined(sum(matched for matched, _ in counts_of_days), sum(unmatched for _, unmatched in counts_of_days))
+        return FeedbackCounts(sum(matched for matched, _ in counts_of_days), sum(unmatched for _, unmatched in counts_of_days))
 
     def scale_changes(self, tasks: int) -> dict[str, Change]:
         """Return the due changes of frozen scales: new scales, and the removal of expired ones.
@@ -243,7 +243,7 @@ class MergedExperiments:
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self._rules.lateness_ms) if len(controls) == tasks else due
 
-    def _decisions(self, stored: Stored, view: ExperimentView, scales: Mapping[str, float]) -> dict[str, float]:
+    def _decisions(self, stored: StoredSums, view: ExperimentView, scales: Mapping[str, float]) -> dict[str, float]:
         """Return the verdicts to freeze: those of arms that have stopped, at the first look at which their last list counts."""
         states = _states_of(stored, view)
         last_ms = max(states.stopped.values()) if states.stopped else states.whole.since_ms
@@ -321,13 +321,13 @@ class MergedExperiments:
         return since
 
 
-def _states_of(stored: Stored, view: ExperimentView) -> States:
+def _states_of(stored: StoredSums, view: ExperimentView) -> States:
     policy = view.policy(stored.experiment)
     control = policy.control_of(list(stored.moments))
     return states_of(view.measures_of(stored), stored, control, policy.treatments(control, stored.first_exposures))
 
 
-def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[DataWarning]]:
+def _same_people(stored: Mapping[str, StoredSums], view: ExperimentView) -> dict[str, list[DataWarning]]:
     """Return for each experiment the warnings about others whose arms have the same users."""
     warnings: dict[str, list[DataWarning]] = {}
     min_users = {name: view.policy(name).min_users for name in stored}

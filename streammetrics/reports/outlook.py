@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments.experiment_report import SINCE_START, ExperimentReport, MeasureReport, Needed, VariantReport
+from streammetrics.experiments.experiment_report import SINCE_START, ExperimentReport, MeasureReport, NeededUsers, VariantReport
 from streammetrics.experiments.policy import INTERLEAVED
 from streammetrics.reports.history import History, HistorySeries
-from streammetrics.statistics.planning import ComparisonScore, Planned, PlannedWord, VerdictRules, more_users
+from streammetrics.statistics.planning import ComparisonScore, PlannedUsers, PlannedWord, VerdictRules, more_users
 from streammetrics.statistics.sequence import Mixture
 from streammetrics.words.numbers import percent
 from streammetrics.words.sentences import Part, Words, named, say
@@ -39,7 +39,7 @@ def with_needed(experiment: ExperimentReport, users_per_hour: float | None = Non
     return replace(experiment, variants=variants)
 
 
-def gate_needed_of(experiment: ExperimentReport, variant: VariantReport, users_per_hour: float | None = None) -> Needed | None:
+def gate_needed_of(experiment: ExperimentReport, variant: VariantReport, users_per_hour: float | None = None) -> NeededUsers | None:
     """Return what it takes until the gate passes if there is no difference; None unless it waits for an inconclusive variant."""
     if variant.gate is None or variant.gate.word != "wait" or not experiment.gate_margin:
         return None
@@ -51,7 +51,7 @@ def gate_needed_of(experiment: ExperimentReport, variant: VariantReport, users_p
 
 def needed_of(
     experiment: ExperimentReport, variant: VariantReport, users_per_hour: float | None = None, margin: float | None = None
-) -> tuple[Needed, ...]:
+) -> tuple[NeededUsers, ...]:
     """Return what an inconclusive variant needs, the most likely verdict first; empty if it has another verdict or no interval yet.
 
     margin: that of a gate; None: the experiment's own.
@@ -76,7 +76,7 @@ def needed_of(
 
 def _soonest(
     experiment: ExperimentReport, variant: VariantReport, rules: VerdictRules, word: PlannedWord
-) -> tuple[MeasureReport, Planned] | None:
+) -> tuple[MeasureReport, PlannedUsers] | None:
     """Return the deciding measure that brings a verdict, and its users. `safe` needs all of them; a drop or a rise needs one."""
     open_measures = [
         measure for measure in variant.measures if measure.paging and measure.verdict and measure.verdict.word == "inconclusive"
@@ -87,7 +87,7 @@ def _soonest(
     return (max if word == "safe" else min)(planned, key=lambda pair: pair[1].half)
 
 
-def _users(experiment: ExperimentReport, measure: MeasureReport, rules: VerdictRules, word: PlannedWord) -> Planned | None:
+def _users(experiment: ExperimentReport, measure: MeasureReport, rules: VerdictRules, word: PlannedWord) -> PlannedUsers | None:
     """Return the further users until one measure's verdict; None without a frozen scale, or if the interval excludes the lift."""
     better, judged = _sign_of_better(measure), measure.judged
     lift = better * _gain(rules, word)
@@ -122,24 +122,26 @@ def _gain(rules: VerdictRules, word: PlannedWord) -> float:
     return {"regressed": -rules.minimum_lift, "improved": rules.minimum_lift, "safe": 0.0}[word]
 
 
-def _answer(planned: tuple[MeasureReport, Planned], rules: VerdictRules, word: PlannedWord, users_per_hour: float | None) -> Needed:
+def _answer(
+    planned: tuple[MeasureReport, PlannedUsers], rules: VerdictRules, word: PlannedWord, users_per_hour: float | None
+) -> NeededUsers:
     measure, users = planned
     half, low, high = (_count(count) for count in (users.half, users.early, users.late))
     assert half is not None, "a verdict that never comes is no answer"
     hours = [None if users_then is None or not users_per_hour else users_then / users_per_hour for users_then in (half, low, high)]
-    return Needed(word, measure.metric, measure.k, _sign_of_better(measure) * _gain(rules, word), half, low or 0, high, *hours)
+    return NeededUsers(word, measure.metric, measure.k, _sign_of_better(measure) * _gain(rules, word), half, low or 0, high, *hours)
 
 
 def _count(users: float) -> int | None:
     return None if users == math.inf else math.ceil(users)
 
 
-def needed_words(needed: Needed, aim: str = "") -> Words:
+def needed_words(needed: NeededUsers, aim: str = "") -> Words:
     """Say what a variant still needs. `aim` replaces the words for the verdict, such as "to pass the gate, if there is no difference".
 
-    >>> needed_words(Needed("regressed", "ndcg", 10, -0.1, 1_234, 310, 4_180, 5.2, 1.3, 17.6))
+    >>> needed_words(NeededUsers("regressed", "ndcg", 10, -0.1, 1_234, 310, 4_180, 5.2, 1.3, 17.6))
     'needs about 1,200 more users (310 to 4,200), about 5.2 more hours, to find a drop of 10 %'
-    >>> needed_words(Needed("safe", "ndcg", 10, 0.0, 163_400, 40_100, None))
+    >>> needed_words(NeededUsers("safe", "ndcg", 10, 0.0, 163_400, 40_100, None))
     'needs about 160,000 more users (40,000 or more) to be safe, if there is no difference'
     """
     high = "or more" if needed.users_high is None else say("to {high}", high=rounded(needed.users_high))
@@ -154,7 +156,7 @@ def needed_words(needed: Needed, aim: str = "") -> Words:
     )
 
 
-def _aim(needed: Needed) -> str:
+def _aim(needed: NeededUsers) -> str:
     if needed.verdict == "safe":
         return "to be safe, if there is no difference"
     return say("to find a {change} of {size}", change="drop" if needed.lift < 0 else "rise", size=percent(abs(needed.lift)))

@@ -21,7 +21,7 @@ from streammetrics.metrics.records import METRICS
 from streammetrics.reports.data_warnings import UnknownName
 from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
-from streammetrics.reports.first_numbers import Awaited, FirstNumber
+from streammetrics.reports.first_numbers import AwaitedExperiment, FirstNumber
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.input_warnings import LateInput, SortedInput, UserPartitions
 from streammetrics.reports.outlook import with_outlook
@@ -41,11 +41,11 @@ OPEN_MAX: Final = 3
 """Up to this many experiments are all chosen if none is named; of more only the worst."""
 
 
-class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ApiValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value of the API, with exactly its fields."""
 
 
-class GroupTotals(Published, frozen=True):
+class GroupTotals(ApiValue, frozen=True):
     """All final lists of a variant. Both names are empty for all traffic."""
 
     experiment: str
@@ -62,7 +62,7 @@ class GroupNumbers(GroupTotals, frozen=True):
     segments: Mapping[str, str]
 
 
-class WindowNumbers(Published, frozen=True):
+class WindowNumbers(ApiValue, frozen=True):
     """One window in one view."""
 
     window_ms: Count
@@ -72,7 +72,7 @@ class WindowNumbers(Published, frozen=True):
     groups: tuple[GroupNumbers, ...]
 
 
-class GroupUsers(Published, frozen=True):
+class GroupUsers(ApiValue, frozen=True):
     """The unique users of a variant in one window, users with a hit, and the rate of both, by `user_hit_rate@k`."""
 
     experiment: str
@@ -82,7 +82,7 @@ class GroupUsers(Published, frozen=True):
     values: Means
 
 
-class UserWindow(Published, frozen=True):
+class UserWindow(ApiValue, frozen=True):
     """The unique users of one window."""
 
     window_ms: Count
@@ -91,7 +91,7 @@ class UserWindow(Published, frozen=True):
     groups: tuple[GroupUsers, ...]
 
 
-class TopicCount(Published, frozen=True):
+class TopicCount(ApiValue, frozen=True):
     """The events of a topic with one outcome."""
 
     reason: str
@@ -99,14 +99,14 @@ class TopicCount(Published, frozen=True):
     count: Count
 
 
-class MetricFacts(Published, frozen=True):
+class MetricFacts(ApiValue, frozen=True):
     """How a metric is called, and its greatest value; null if there is no bound. The least value is 0."""
 
     label: str
     ceiling: Count | None
 
 
-class ReportState(Published, frozen=True):
+class ReportState(ApiValue, frozen=True):
     """What a report says about the pipeline, without the numbers of experiments. `settings` are those that change numbers.
 
     `metrics` has each metric by its name without a cut-off.
@@ -134,7 +134,7 @@ class ReportState(Published, frozen=True):
     unknown_names: tuple[UnknownName, ...]
     ignored: tuple[UnknownName, ...]
     user_partitions: UserPartitions | None
-    awaited: tuple[Awaited, ...]
+    awaited: tuple[AwaitedExperiment, ...]
     first_numbers: tuple[FirstNumber, ...]
 
 
@@ -315,7 +315,7 @@ class ReportChoice:
     day: bool = False
 
 
-class ReportExperiments(Published, frozen=True):
+class ReportExperiments(ApiValue, frozen=True):
     """The verdicts on all experiments, and the chosen numbers. The other fields are those of `PublishedReport`."""
 
     experiment_names: tuple[str, ...]

@@ -70,7 +70,7 @@ class VerdictRules:
         return {"regressed": -self.margin - lift, "safe": lift + self.margin, "improved": lift}[verdict]
 
 
-class Planned(NamedTuple):
+class PlannedUsers(NamedTuple):
     """Users of all variants together until a verdict, by share of experiments; infinite: never."""
 
     early: float
@@ -115,18 +115,18 @@ class Assumptions:
         return Mixture(math.sqrt(self.unit_variance / self.first_users), self.rules.effect_of(verdict))
 
 
-def plan(assumed: Assumptions, verdict: PlannedWord, lift: float) -> Planned:
+def plan(assumed: Assumptions, verdict: PlannedWord, lift: float) -> PlannedUsers:
     """Return the users until a verdict if this is the true lift; at least those of the first look.
 
     >>> half = Assumptions(variation=0.85, rules=VerdictRules(margin=0.0))
     >>> [round(users, -2) for users in plan(half, "regressed", -0.1)]
     [500.0, 1500.0, 2800.0, 3800.0]
     >>> plan(half, "regressed", 0.0)
-    Planned(early=inf, half=inf, most=inf, late=inf)
+    PlannedUsers(early=inf, half=inf, most=inf, late=inf)
     """
     path = _Path(assumed.mixture(verdict), assumed.rules.alpha, assumed.rules.distance(verdict, lift))
     unit = assumed.unit_variance
-    return Planned(*(max(assumed.first_users, unit * path.information_of(share, USERS_MAX / unit)) for share in SHARES))
+    return PlannedUsers(*(max(assumed.first_users, unit * path.information_of(share, USERS_MAX / unit)) for share in SHARES))
 
 
 def verdict_chance(assumed: Assumptions, verdict: PlannedWord, lift: float, users: float) -> float:
@@ -171,7 +171,7 @@ class ComparisonScore(NamedTuple):
     distance: float
 
 
-def more_users(progress: ComparisonScore, alpha: float) -> Planned:
+def more_users(progress: ComparisonScore, alpha: float) -> PlannedUsers:
     """Return how many more users of all variants it takes until a verdict; 0 if the score is beyond the boundary already.
 
     >>> mixture = Mixture(0.12, 0.1)
@@ -182,10 +182,10 @@ def more_users(progress: ComparisonScore, alpha: float) -> Planned:
     """
     unit = progress.variance * progress.users
     if progress.z >= one_sided(progress.variance, progress.mixture, alpha):
-        return Planned(0.0, 0.0, 0.0, 0.0)
+        return PlannedUsers(0.0, 0.0, 0.0, 0.0)
     start, score = 1 / progress.variance, progress.z / math.sqrt(progress.variance)
     path = _Path(progress.mixture, alpha, progress.distance, start, score)
-    return Planned(*(max(0.0, unit * path.information_of(share, USERS_MAX / unit) - progress.users) for share in SHARES))
+    return PlannedUsers(*(max(0.0, unit * path.information_of(share, USERS_MAX / unit) - progress.users) for share in SHARES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Words(str):
         return Words, (self.parts,)
 
 
-class Reasoned:
+class ReasonedWord:
     """A word with its reason, as text and in parts: a verdict, or a decision of the gate."""
 
     __slots__ = ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE, Scope
 from streammetrics.events.model import Exposure, Feedback, Labels
-from streammetrics.experiments import Stored
+from streammetrics.experiments import StoredSums
 from streammetrics.experiments.hours import BLOCKS_MAX, OTHER_VALUES, SEGMENT_VALUES_MAX, STRATA_MAX, Entry, Hours, entry_of, merge_hours
 from streammetrics.reports.merged_runs import sum_scopes
 from streammetrics.words.times import HOUR_MS
@@ -44,7 +44,7 @@ STRATA = st.sampled_from(({}, {"ranker": "country"}))
 TURNS = st.lists(TURN, min_size=1, max_size=14)
 
 
-def stored(machine: Machine) -> Stored:
+def stored(machine: Machine) -> StoredSums:
     machine.report()
     return machine.builder.experiments.stored(1)["ranker", WHOLE]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streammetrics.experiments.hours import EntrySums, Hours, entry_of
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.metrics import Scorer
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.moments import CovarianceLayout, cross_of_users, of_users
@@ -15,7 +15,7 @@ MEASURES = Measures(Scorer(["item_hit_rate@10"]).columns)
 RATE = MEASURES.named("item_hit_rate@10")
 
 
-def stored_of(lists: Sequence[RawList]) -> Stored:
+def stored_of(lists: Sequence[RawList]) -> StoredSums:
     """Return what the product keeps of raw lists: y are hits, and d places."""
     hours, moments, first, pairs = Hours(), EntrySums(24), came(lists), {}
     rows: dict[str, dict[str, list[int]]] = {}
@@ -35,7 +35,7 @@ def stored_of(lists: Sequence[RawList]) -> Stored:
             if both:
                 layout = CovarianceLayout(MEASURES)
                 pairs[one, other] = cross_of_users(layout, [rows[one][user] for user in both], [rows[other][user] for user in both])
-    return Stored(
+    return StoredSums(
         experiment="ranker",
         scope="start",
         moments=moments.by_variant(),

@@ -17,7 +17,7 @@ from streammetrics.experiments import Hours, add_credits
 from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows
 from streammetrics.metrics import Scorer
 from streammetrics.reports.published import encoded
@@ -40,14 +40,14 @@ def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
     )
 
 
-def stored(moments: Mapping[str, list[int]], measures: Measures | None = None, **others: object) -> Stored:
+def stored(moments: Mapping[str, list[int]], measures: Measures | None = None, **others: object) -> StoredSums:
     exposures = {variant: sums[0] for variant, sums in moments.items()}
     given: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, **others}
     layouts = {each.moments_width: each for each in (MEASURES, WITH_COVARIATES, measures or MEASURES)}
-    return Stored(**in_one_hour(layouts[len(next(iter(moments.values())))], moments), **given)
+    return StoredSums(**in_one_hour(layouts[len(next(iter(moments.values())))], moments), **given)
 
 
-def report_of(policy: Policy, kept: Stored) -> ExperimentReport:
+def report_of(policy: Policy, kept: StoredSums) -> ExperimentReport:
     return build_report(MEASURES, replace(policy, settings_text=settings_text), kept, choose_scales(MEASURES, policy, kept, {}))
 
 
@@ -353,7 +353,7 @@ def test_the_order_of_partitions_does_not_matter() -> None:
 
 
 def test_series_and_json_agree_with_the_report() -> None:
-    found = report_of(Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, joined=Joined(900, 100)))
+    found = report_of(Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, joined=FeedbackCounts(900, 100)))
     rows = list(measure_rows(found))
     assert len({row[:-1] for row in rows}) == len(rows)
     by_name: dict[str, list[tuple[str, str, str]]] = {}
@@ -538,7 +538,9 @@ def test_teams_have_no_verdict_in_a_broken_experiment_or_with_few_users() -> Non
     few = report_of(Policy(control="A"), stored({"interleaved": arm(60, 0.4, 1)}, credits={("A", "B"): credit(60, 0.1)}))
     assert few.preferences[0].credit_lower is None
     assert few.verdict.reason == "each arm needs at least 100 users: B against A has 60"
-    broken = report_of(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, joined=Joined(10, 190)))
+    broken = report_of(
+        Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, joined=FeedbackCounts(10, 190))
+    )
     assert broken.preferences[0].verdict.word == broken.verdict.word == "invalid"
 
 

@@ -7,15 +7,15 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.cell_estimates import Combined, Pair
+from streammetrics.experiments.cell_estimates import Pair, PairEstimate
 from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.hours import Entry, EntrySums, Hours
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from tests.experiments.raw_lists import MEASURES, RATE, stored_of
 from tests.oracle.cells import PairResult, RawList, compare, hour_rows
 
 
-def assert_equal(found: Combined | None, wanted: PairResult | None) -> None:
+def assert_equal(found: PairEstimate | None, wanted: PairResult | None) -> None:
     assert (found is None) == (wanted is None)
     if found is None or wanted is None:
         return
@@ -28,7 +28,7 @@ def assert_equal(found: Combined | None, wanted: PairResult | None) -> None:
     assert math.isclose(found.covariance, max(-bound, min(bound, float(wanted.covariance))), rel_tol=1e-9, abs_tol=1e-12)
 
 
-def example() -> Stored:
+def example() -> StoredSums:
     """Three hours and two days of entry, as in the page on how arms are compared."""
     hours, day, moments = Hours(), 24, EntrySums(24)
     for hour, entry, treatment, control in (
@@ -52,7 +52,7 @@ def example() -> Stored:
         for place, value in zip((at.users, at.d, at.dd, at.y, at.yd, at.yy), (users, d, dd, y, yd, yy), strict=True):
             row[place] = value
         moments.add(variant, Entry(day, entry), row)
-    return Stored(
+    return StoredSums(
         experiment="ranker",
         scope="start",
         moments=moments.by_variant(),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.cell_estimates import Pair, Reduced, reduce_variance
+from streammetrics.experiments.cell_estimates import Pair, ReducedEstimate, reduce_variance
 from streammetrics.experiments.hours import EntrySums, Hours, entry_of
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.metrics import Scorer
 from streammetrics.statistics.measures import COVARIATE_BITS, Measures
 from streammetrics.statistics.moments import of_users
@@ -25,7 +25,7 @@ Earlier = Mapping[str, int | None]
 """The mean of each user before, in sixteenths; None: no earlier lists."""
 
 
-def stored_of(lists: Sequence[RawList], earlier: Earlier) -> Stored:
+def stored_of(lists: Sequence[RawList], earlier: Earlier) -> StoredSums:
     """What is kept of lists whose values y are in sixteenths."""
     hours, by_day, first = Hours(), EntrySums(24), came(lists)
     totals: dict[tuple[str, str], list[int]] = {}
@@ -39,7 +39,7 @@ def stored_of(lists: Sequence[RawList], earlier: Earlier) -> Stored:
     for (user, variant), own in totals.items():
         x = earlier[user]
         by_day.add(variant, entry_of(first[user]), of_users(MEASURES, [own], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
-    return Stored(
+    return StoredSums(
         experiment="ranker",
         scope="start",
         moments=by_day.by_variant(),
@@ -50,7 +50,7 @@ def stored_of(lists: Sequence[RawList], earlier: Earlier) -> Stored:
     )
 
 
-def reduced(lists: Sequence[RawList], earlier: Earlier) -> Reduced | None:
+def reduced(lists: Sequence[RawList], earlier: Earlier) -> ReducedEstimate | None:
     pair = Pair(MEASURES, stored_of(lists, earlier), "new", "old")
     plain = pair.combined(MRR)
     return None if plain is None else reduce_variance(MEASURES, MRR, pair, plain)
@@ -113,7 +113,7 @@ def test_adjusted_estimates_equal_a_computation_list_by_list(made: tuple[list[Ra
     assert_equal(found, wanted)
 
 
-def assert_equal(found: Reduced, wanted: PairResult) -> None:
+def assert_equal(found: ReducedEstimate, wanted: PairResult) -> None:
     for own, other in zip(found.adjusted[:2], wanted[:2], strict=True):
         assert own.mean == pytest.approx(float(other.mean), rel=1e-9, abs=1e-9)
         assert own.variance == pytest.approx(float(other.variance), rel=1e-5, abs=1e-9)

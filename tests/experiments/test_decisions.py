@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streammetrics.experiments import CovarianceLayout, Policy, Stored, build_report, choose_scales, cross_of_users, of_users
-from streammetrics.experiments.cell_estimates import Combined, Pair
+from streammetrics.experiments import CovarianceLayout, Policy, StoredSums, build_report, choose_scales, cross_of_users, of_users
+from streammetrics.experiments.cell_estimates import Pair, PairEstimate
 from streammetrics.experiments.experiment_report import ExperimentReport, MeasureReport
 from streammetrics.experiments.verdict import MeasureComparison, evidence, judge, log_evidence_within
 from streammetrics.statistics.estimates import (
@@ -110,7 +110,7 @@ def is_between(log_e: float) -> bool:
 def reported(arms: Mapping[str, Sequence[int]], policy: Policy) -> MeasureReport:
     """The deciding measure of the treatment "a"."""
     first = {name: sums[0] for name, sums in arms.items()}
-    kept = Stored(experiment="x", scope="start", first_exposures=first, **in_one_hour(MEASURES, arms))
+    kept = StoredSums(experiment="x", scope="start", first_exposures=first, **in_one_hour(MEASURES, arms))
     found = build_report(MEASURES, policy, kept, FROZEN)
     return next(each for variant in found.variants if variant.variant == "a" for each in variant.measures if each.paging)
 
@@ -146,7 +146,7 @@ def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
 def test_the_share_of_users_with_a_hit_has_the_same_error_in_its_interval_and_verdict() -> None:
     users = MEASURES.named("user_hit_rate@5")
     moments = {"control": arm(1_400, 0.3, 1), "treatment": arm(1_400, 0.3, 2)}
-    kept = Stored(experiment="x", scope="start", first_exposures=dict.fromkeys(moments, 1_400), **in_one_hour(MEASURES, moments))
+    kept = StoredSums(experiment="x", scope="start", first_exposures=dict.fromkeys(moments, 1_400), **in_one_hour(MEASURES, moments))
     scales = choose_scales(MEASURES, Policy(), kept, {})
     report = build_report(MEASURES, Policy(), kept, scales)
     (own,) = [each for each in report.variants[1].measures if each.metric == "user_hit_rate"]
@@ -166,7 +166,7 @@ SHARES = {"control": 1.0, "treatment": 1.0}
 BY_LIST = Policy(unit="list", shares=SHARES, paging=("ndcg@10",), margin=0.0)
 
 
-def by_list(lift: float, seed: int, users: int = 400) -> Stored:
+def by_list(lift: float, seed: int, users: int = 400) -> StoredSums:
     """Users who differ much, with four lists in each arm."""
     random, rows = np.random.default_rng(seed), dict[str, list[list[int]]]()
     for _ in range(users):
@@ -177,7 +177,7 @@ def by_list(lift: float, seed: int, users: int = 400) -> Stored:
     moments = {name: of_users(MEASURES, of_arm) for name, of_arm in rows.items()}
     pairs = {("control", "treatment"): cross_of_users(CovarianceLayout(MEASURES), rows["control"], rows["treatment"])}
     first = dict.fromkeys(moments, users // 2)
-    return Stored(experiment="ranker", scope="start", first_exposures=first, pairs=pairs, **in_one_hour(MEASURES, moments))
+    return StoredSums(experiment="ranker", scope="start", first_exposures=first, pairs=pairs, **in_one_hour(MEASURES, moments))
 
 
 def test_an_experiment_by_list_is_judged_with_the_covariance_of_its_arms() -> None:
@@ -202,7 +202,7 @@ def measure_of(report: ExperimentReport) -> MeasureReport:
     return next(each for each in report.variants[1].measures if str(NDCG) == f"{each.metric}@{each.k}")
 
 
-def check_intervals(own: MeasureReport, found: Combined, scale: MeasureScale) -> None:
+def check_intervals(own: MeasureReport, found: PairEstimate, scale: MeasureScale) -> None:
     arms, mixture = (found.treatment, found.control), scale.mixture(0.1)
     assert (own.difference, own.difference_lower, own.difference_upper) == difference(*arms, mixture, 0.05, found.covariance)
     lift = lift_interval(*arms, mixture, 0.05, found.covariance)

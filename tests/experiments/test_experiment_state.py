@@ -10,7 +10,7 @@ import pytest
 from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales, new_decisions
 from streammetrics.experiments.experiment_state import stopped_arms
 from streammetrics.experiments.hours import Entry, Hours
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.metrics import Scorer
 from streammetrics.statistics.measures import Measures
 from streammetrics.words.times import HOUR_MS
@@ -56,7 +56,7 @@ def test_an_arm_stays_stopped_however_long_others_go_on_in_its_block(later: int)
     hours = Hours()
     for arm, lists in (("control", 1_000 + later), ("new", 1_000)):
         hours.row(0).add_totals(arm, Entry(1, 0), [lists, 0])
-    stored = Stored(
+    stored = StoredSums(
         experiment="ranker",
         scope="start",
         moments={"control": [1_000 + later, 1_000 + later, 100 + later // 10, 0, 0, 0], "new": [1_000, 1_000, 100, 0, 0, 0]},

@@ -17,7 +17,7 @@ from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.gate import GATE_CODES, DecidingMeasure, GateDecision, gate_of, whole_gate, within_gate_margin
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from streammetrics.statistics.estimates import Estimate
@@ -132,7 +132,7 @@ def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others
     moments = {name: arm(users, chance, seed) for seed, (name, (users, chance)) in enumerate(chances.items())}
     exposures = {name: users for name, (users, _) in chances.items()}
     kept: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, **others}
-    stored = Stored(**in_one_hour(MEASURES, moments), **kept)
+    stored = StoredSums(**in_one_hour(MEASURES, moments), **kept)
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 
@@ -176,7 +176,7 @@ def test_a_configured_treatment_without_users_waits() -> None:
 
 
 def test_a_broken_experiment_waits_and_says_why() -> None:
-    found = report_of(ONE, {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}, joined=Joined(10, 190))
+    found = report_of(ONE, {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}, joined=FeedbackCounts(10, 190))
     assert gates(found) == {"": "wait", "treatment": "wait"}
     assert found.gate is not None
     assert "of all feedback matches no list" in found.gate.reason

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.cell_estimates import Combined
-from streammetrics.experiments.gate import Assigned, GateDecision, StepMeasure, found_step, step_failure, step_of, unseen_step
+from streammetrics.experiments.cell_estimates import PairEstimate
+from streammetrics.experiments.gate import AssignedCounts, GateDecision, StepMeasure, found_step, step_failure, step_of, unseen_step
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.statistics.estimates import Estimate
 from streammetrics.statistics.measures import Measure
 from streammetrics.statistics.sequence import MeasureScale
@@ -25,15 +25,15 @@ SINCE_MS = 1_732_183_200_000
 POLICY = Policy(paging=("hit_rate@10",))
 
 
-def shares(*parts: tuple[float, int], users: int = 100) -> list[Assigned]:
+def shares(*parts: tuple[float, int], users: int = 100) -> list[AssignedCounts]:
     """Blocks with the treatment's share, each so many times."""
     flat = [share for share, times in parts for _ in range(times)]
-    return [Assigned(hour, round(share * users), users) for hour, share in enumerate(flat)]
+    return [AssignedCounts(hour, round(share * users), users) for hour, share in enumerate(flat)]
 
 
 def step(lift: float, error: float, users: float = 2_000.0) -> list[StepMeasure]:
     arms = Estimate(0.3 * (1 + lift), (0.3 * error) ** 2 / 2, 5_000), Estimate(0.3, (0.3 * error) ** 2 / 2, 5_000)
-    return [StepMeasure(HITS, Combined(*arms, 0.0, (users, users)), MeasureScale(0.02, 0.3))]
+    return [StepMeasure(HITS, PairEstimate(*arms, 0.0, (users, users)), MeasureScale(0.02, 0.3))]
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def step(lift: float, error: float, users: float = 2_000.0) -> list[StepMeasure]
         (shares((0.05, 20), users=0), None),
     ],
 )
-def test_the_last_rise_of_the_share_is_the_step(blocks: list[Assigned], wanted: int | None) -> None:
+def test_the_last_rise_of_the_share_is_the_step(blocks: list[AssignedCounts], wanted: int | None) -> None:
     assert found_step(blocks) == wanted
 
 
 def test_a_constant_share_has_rarely_a_step() -> None:
     random = np.random.default_rng(3)
     counts = random.binomial(60, 0.2, (400, 96))
-    found = [found_step([Assigned(hour, int(own), 60) for hour, own in enumerate(row)]) for row in counts]
+    found = [found_step([AssignedCounts(hour, int(own), 60) for hour, own in enumerate(row)]) for row in counts]
     assert sum(each is not None for each in found) <= 4
 
 
@@ -88,7 +88,7 @@ def test_a_certain_drop_in_the_step_alone_fails() -> None:
     assert step_failure(POLICY, step(-0.2, 0.03, users=99.0), NAMES, SINCE_MS, 1) is None
 
 
-def ramp(effect: tuple[float, ...], users: int = 6_000, hours: int = 48) -> Iterator[Stored]:
+def ramp(effect: tuple[float, ...], users: int = 6_000, hours: int = 48) -> Iterator[StoredSums]:
     """A ramp 10 → 50 % with the step at half time, in which each user keeps their arm."""
     regime = Regime(name="ramp", users=users, hours=hours, steps=(0.1, 0.5), effect=effect, rate=0.1)
     return looks(OF_LISTS, draw(regime, np.random.default_rng(11)), hours, 4)

@@ -7,17 +7,17 @@ import pytest
 
 from streammetrics.experiments.comparison_warnings import BLOCKS_MIN, same_people
 from streammetrics.experiments.hours import Hours
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 
 
-def stored(moments: dict[str, list[int]], arrivals: dict[str, np.ndarray]) -> Stored:
+def stored(moments: dict[str, list[int]], arrivals: dict[str, np.ndarray]) -> StoredSums:
     hours = Hours()
     for name, counts in arrivals.items():
         for hour, count in enumerate(counts):
             if count:
                 hours.row(hour).new_users[name] = int(count)
     users = {name: sums[0] for name, sums in moments.items()}
-    return Stored(experiment="x", scope="start", moments=moments, first_exposures=users, hours=hours)
+    return StoredSums(experiment="x", scope="start", moments=moments, first_exposures=users, hours=hours)
 
 
 def sums(arrivals: np.ndarray) -> list[int]:
@@ -26,7 +26,7 @@ def sums(arrivals: np.ndarray) -> list[int]:
     return [users, 3 * users, int((arrivals**2).sum()), int((arrivals * np.arange(arrivals.size)).sum())]
 
 
-def pair(seed: int, hours: int = 24, each_hour: int = 60, lost: float = 0.0, salted: bool = False) -> tuple[Stored, Stored]:
+def pair(seed: int, hours: int = 24, each_hour: int = 60, lost: float = 0.0, salted: bool = False) -> tuple[StoredSums, StoredSums]:
     """Two experiments on the same users. `lost`: the share of users whose first list lacks the second label. `salted`: apart."""
     random = np.random.default_rng(seed)
     per_hour = random.poisson(each_hour, hours)

@@ -21,7 +21,7 @@ from streammetrics.experiments.signs import (
     uneven_words,
     z_of_value,
 )
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from tests.support.experiment_samples import at_most
 from tests.support.tables import for_each
 
@@ -48,7 +48,7 @@ def test_half_of_one_country_and_a_twentieth_of_the_others_is_found_and_said() -
 LANGUAGES = {"US": "en", "DE": "de", "AT": "de"}
 
 
-def kept(users: Mapping[str, tuple[int, int]], strata: str | None) -> Stored:
+def kept(users: Mapping[str, tuple[int, int]], strata: str | None) -> StoredSums:
     """New users by country: of the control and the treatment. They have a language, too. strata: the segment they are counted by."""
     hours, moments = Hours(), EntrySums(24)
     for country, counts in users.items():
@@ -60,7 +60,7 @@ def kept(users: Mapping[str, tuple[int, int]], strata: str | None) -> Stored:
             for segment, value in (("", ""), *segments) if stratum else segments:
                 row.add_value((segment, value, stratum), arm, count)
             moments.add(arm, entry_of((7, stratum) if stratum else 7), [count])
-    return Stored(
+    return StoredSums(
         experiment="ranker",
         scope="start",
         moments=moments.by_variant(),

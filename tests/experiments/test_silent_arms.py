@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammetrics.experiments import Entry, EntrySums, ExperimentReport, Hours, Policy, Stored, build_report, choose_scales, of_users
+from streammetrics.experiments import Entry, EntrySums, ExperimentReport, Hours, Policy, StoredSums, build_report, choose_scales, of_users
 from streammetrics.experiments.cell_estimates import Pair
 from streammetrics.experiments.experiment_state import SilentHours, silent_hours
 from streammetrics.experiments.verdict import MeasureComparison, evidence
@@ -16,7 +16,7 @@ FIRST = 480_000
 NDCG = MEASURES.named("ndcg@10")
 
 
-def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: tuple[float, float] = (0.5, 0.5)) -> Stored:
+def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: tuple[float, float] = (0.5, 0.5)) -> StoredSums:
     """Lists by hour. Each user has so many lists, all in the hour in which they come, and a chance of a hit in each."""
     hours, by_day, users = Hours(), EntrySums(24), EntrySums()
     for variant, counts, chance in (("control", control, chances[0]), ("treatment", treatment, chances[1])):
@@ -29,7 +29,7 @@ def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: t
                 hours.row(FIRST + at).add_totals(variant, entry, [sum(column) for column in zip(*rows, strict=True)])
                 by_day.add(variant, entry, of_users(MEASURES, rows))
                 users.add(variant, entry, [len(rows), sum(each > 0 for each in own)])
-    return Stored(
+    return StoredSums(
         experiment="ranker",
         scope="start",
         moments=by_day.by_variant(),
@@ -41,7 +41,7 @@ def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: t
     )
 
 
-def silent(stored: Stored) -> list[tuple[str, int, int, int]]:
+def silent(stored: StoredSums) -> list[tuple[str, int, int, int]]:
     found = silent_hours(MEASURES, stored, "treatment", "control")
     return [(each.arm, each.span.first - FIRST, each.span.end - FIRST, each.others_lists) for each in found]
 
@@ -64,7 +64,7 @@ def test_hours_follow_each_other_and_may_be_the_first_or_the_last() -> None:
     assert silent(kept([100, 0, 100, 0], [0, 100, 0, 100])) == []  # no hour has both, so nothing tells their shares
 
 
-def report_of(stored: Stored, policy: Policy) -> ExperimentReport:
+def report_of(stored: StoredSums, policy: Policy) -> ExperimentReport:
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from streammetrics.config.toml_text import settings_text
 from streammetrics.errors import ExperimentError
-from streammetrics.experiments import Stored
+from streammetrics.experiments import StoredSums
 from streammetrics.experiments.cell_estimates import ChangedEffect, RunPart
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health, health_of
 from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import judge_preference
-from streammetrics.experiments.stored import NO_FEEDBACK, Joined
+from streammetrics.experiments.stored import NO_FEEDBACK, FeedbackCounts
 from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
 from streammetrics.statistics.estimates import Estimate, lift_interval
 from streammetrics.statistics.interleaving import Preference
@@ -40,8 +40,8 @@ EQUAL = Policy(shares={"control": 1, "treatment": 1})
 POLICY = Policy(margin=0.02)
 
 
-def health(policy: Policy, experiment: str, users: Mapping[str, int], joined: Joined = NO_FEEDBACK) -> Health:
-    return health_of(policy, Stored(experiment=experiment, scope="start", moments={}, first_exposures=users, joined=joined))
+def health(policy: Policy, experiment: str, users: Mapping[str, int], joined: FeedbackCounts = NO_FEEDBACK) -> Health:
+    return health_of(policy, StoredSums(experiment=experiment, scope="start", moments={}, first_exposures=users, joined=joined))
 
 
 def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: MeasureScale = SCALE) -> MeasureComparison:
@@ -207,10 +207,10 @@ def test_a_team_that_rarely_drafts_first_is_not_preferred_yet() -> None:
 
 def test_a_broken_split_and_a_broken_join_are_reported() -> None:
     split = {"control": 5_000, "treatment": 5_000}
-    assert health(EQUAL, "ranker", split, Joined(75, 25)).troubles == ()
-    assert health(EQUAL, "ranker", split, Joined(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
+    assert health(EQUAL, "ranker", split, FeedbackCounts(75, 25)).troubles == ()
+    assert health(EQUAL, "ranker", split, FeedbackCounts(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
     assert health(EQUAL, "ranker", {"control": 4_500, "treatment": 5_500}).troubles[0].startswith("users are not split as configured")
-    broken = health(EQUAL, "ranker", {"control": 800}, Joined(100, 900))
+    broken = health(EQUAL, "ranker", {"control": 800}, FeedbackCounts(100, 900))
     assert len(broken.troubles) == 2
     assert "control 800, treatment 0" in broken.troubles[0]
 
@@ -227,9 +227,9 @@ def test_an_unknown_label_is_reported_once_many_users_have_it() -> None:
 
 
 def test_the_join_is_not_checked_with_little_feedback() -> None:
-    for joined, troubles in ((Joined(0, 99), 0), (Joined(0, 100), 1), (Joined(0, 0), 0)):
+    for joined, troubles in ((FeedbackCounts(0, 99), 0), (FeedbackCounts(0, 100), 1), (FeedbackCounts(0, 0), 0)):
         assert len(health(Policy(), "ranker", {}, joined).troubles) == troubles
-    assert (health(Policy(), "ranker", {}, Joined(0, 99)).unmatched_share, health(Policy(), "ranker", {}).unmatched_share) == (
+    assert (health(Policy(), "ranker", {}, FeedbackCounts(0, 99)).unmatched_share, health(Policy(), "ranker", {}).unmatched_share) == (
         1.0,
         None,
     )

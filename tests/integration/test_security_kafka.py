@@ -43,7 +43,7 @@ GROUP = "secure"
 USER = "reader"
 LACKING = ("without-describe", "without-read", "without-group", "without-write")
 
-Given = dict[str, object]
+GivenValue = dict[str, object]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def grant(
     broker.allow_all(user, rights)
 
 
-def by_certificate(broker: SecureKafkaBroker, authority: Authority) -> Given:
+def by_certificate(broker: SecureKafkaBroker, authority: Authority) -> GivenValue:
     own = authority.client("certified")
     return {
         "bootstrap_servers": [broker.bootstrap_of("SSL")],
@@ -88,13 +88,13 @@ def by_certificate(broker: SecureKafkaBroker, authority: Authority) -> Given:
     }
 
 
-def by_locked_key(broker: SecureKafkaBroker, authority: Authority) -> Given:
+def by_locked_key(broker: SecureKafkaBroker, authority: Authority) -> GivenValue:
     locked = str(authority.client("certified").locked_keyfile)
     return by_certificate(broker, authority) | {"ssl_keyfile": locked, "ssl_password": authority.key_password}
 
 
-def by_password(mechanism: str, protocol: str = "SASL_SSL", user: str = USER) -> Callable[[SecureKafkaBroker, Authority], Given]:
-    def given(broker: SecureKafkaBroker, authority: Authority) -> Given:
+def by_password(mechanism: str, protocol: str = "SASL_SSL", user: str = USER) -> Callable[[SecureKafkaBroker, Authority], GivenValue]:
+    def given(broker: SecureKafkaBroker, authority: Authority) -> GivenValue:
         return {
             "bootstrap_servers": [broker.bootstrap_of(protocol)],
             "security_protocol": protocol,
@@ -268,7 +268,7 @@ def test_a_run_with_mismatched_files_exits_and_names_the_setting(broker: SecureK
 class TestMissingRights:
     """The messages when an ACL is missing. The process continues by itself once the ACL exists."""
 
-    def given(self, broker: SecureKafkaBroker, authority: Authority, user: str) -> Given:
+    def given(self, broker: SecureKafkaBroker, authority: Authority, user: str) -> GivenValue:
         return by_password("SCRAM-SHA-512", user=user)(broker, authority)
 
     def test_topics_that_may_not_be_described(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:

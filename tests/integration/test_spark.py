@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 from streammetrics import spark as on_spark
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic
 from streammetrics.errors import CallerError, ConfigError, StreammetricsError
-from streammetrics.offline.notebook.replayed import Replayed
+from streammetrics.offline.notebook.replayed import ReplayTables
 from streammetrics.offline.notebook.replayed import replay as replayed
 from streammetrics.offline.spark.session import spark_session, without_pandas_warning
 from tests.offline.spark.samples import GIVEN, by_topic, differing, wrong_clocks
@@ -57,7 +57,7 @@ def in_folder(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def is_equal(found: Replayed, expected: Replayed) -> None:
+def is_equal(found: ReplayTables, expected: ReplayTables) -> None:
     assert differing(found.report, expected.report) == []
     assert found.panes == expected.panes
 

@@ -17,7 +17,7 @@ from streammetrics.reports.history import (
     SERIES_MAX,
     SNAPSHOT_MS,
     SNAPSHOTS_MAX,
-    Downsampled,
+    DownsampledValues,
     History,
     headline_measures,
     snapshot_of,
@@ -35,8 +35,8 @@ SCOPES = ("start", "day")
 TIMES = st.lists(st.integers(0, 40_000_000), unique=True, max_size=3 * SNAPSHOTS_MAX)
 
 
-def downsampled(times: list[int]) -> Downsampled[int]:
-    found: Downsampled[int] = Downsampled()
+def downsampled(times: list[int]) -> DownsampledValues[int]:
+    found: DownsampledValues[int] = DownsampledValues()
     for at in times:
         found = found.add(at, at)
     return found
@@ -64,12 +64,12 @@ def test_two_merged_series_equal_one_series_of_all_values(ours: list[int], their
 
 
 def test_of_two_values_at_one_time_the_own_one_counts() -> None:
-    ours, theirs = (Downsampled(SNAPSHOT_MS, ((5, value),)) for value in ("ours", "theirs"))
+    ours, theirs = (DownsampledValues(SNAPSHOT_MS, ((5, value),)) for value in ("ours", "theirs"))
     assert ours.merge(theirs).kept == ((5, "ours"),)
 
 
 def test_a_year_of_snapshots_stays_bounded_and_keeps_the_first() -> None:
-    found: Downsampled[int] = Downsampled()
+    found: DownsampledValues[int] = DownsampledValues()
     for minute in range(0, 525_600, 7):
         if found.would_keep(START_MS + minute * 60_000):
             found = found.add(START_MS + minute * 60_000, minute)

@@ -14,7 +14,7 @@ from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiments import ExperimentReport, Joined, Policy
+from streammetrics.experiments import ExperimentReport, FeedbackCounts, Policy
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.first_numbers import ExperimentView
@@ -134,7 +134,11 @@ def test_the_day_of_the_slowest_task_is_shown_with_its_feedback_only() -> None:
 
     assert today() == ({"control": 2, "treatment": 2}, day * DAY_MS + 1)
     stored = read(tasks).experiments.stored(2)
-    assert [stored["ranker", each].joined for each in (WHOLE, day, day + 1)] == [Joined(4, 0), Joined(2, 0), Joined(2, 0)]
+    assert [stored["ranker", each].joined for each in (WHOLE, day, day + 1)] == [
+        FeedbackCounts(4, 0),
+        FeedbackCounts(2, 0),
+        FeedbackCounts(2, 0),
+    ]
     tasks.pass_time(1, 0.6)
     assert today() == ({"control": 2, "treatment": 2}, (day + 1) * DAY_MS + 1)
     stored = read(tasks).experiments.stored(2)
@@ -466,7 +470,7 @@ def test_start_and_end_bound_the_time_that_is_checked() -> None:
         tasks.pass_time(task, 0.5)
     stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
     assert (stored.from_ms, stored.first_exposures) == (at(0), {"control": 4, "treatment": 2})
-    assert stored.joined == Joined(2, 0)
+    assert stored.joined == FeedbackCounts(2, 0)
     assert at(0.4) < stored.to_ms <= at(0.5, 20_000)
     for task in (0, 1):
         tasks.show(task, 0.8, f"{task}after-t")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.experiments.experiment_report import THIS_DAY
-from streammetrics.reports.history import Downsampled, History, HistorySeries, HistorySnapshot
+from streammetrics.reports.history import DownsampledValues, History, HistorySeries, HistorySnapshot
 from streammetrics.reports.outlook import users_per_hour, with_outlook
 from streammetrics.words.times import HOUR_MS
 from tests.support.experiment_samples import experiment
@@ -17,7 +17,7 @@ START_MS = 1_732_183_200_000
 def series(*points: tuple[int, int], scope: str = "start") -> HistorySeries:
     """A history from (minutes since the start, users)."""
     kept = tuple((START_MS + minutes * MINUTE_MS, HistorySnapshot("inconclusive", users, ())) for minutes, users in points)
-    return HistorySeries("ranker", scope, Downsampled(MINUTE_MS, kept))
+    return HistorySeries("ranker", scope, DownsampledValues(MINUTE_MS, kept))
 
 
 def test_the_rate_is_that_of_the_later_half() -> None:

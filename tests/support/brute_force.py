@@ -7,7 +7,7 @@ from dataclasses import astuple
 
 from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.experiments import CovarianceLayout, Measures, Stored
+from streammetrics.experiments import CovarianceLayout, Measures, StoredSums
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.statistics.measures import LISTS, Measure
@@ -86,7 +86,7 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
     }
 
 
-def _scope(kept: Stored, plain: Measures) -> Scope:
+def _scope(kept: StoredSums, plain: Measures) -> Scope:
     scope, wide = Scope(first_exposures=dict(kept.first_exposures)), plain.with_covariates
     for variant, moments in kept.moments.items():
         measures = wide if len(moments) == wide.moments_width else plain

@@ -25,7 +25,7 @@ from streammetrics.connectors.store import StoreNode
 from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Joined, Stored
+from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.experiment_rows import (
     MeasureRow,
@@ -120,12 +120,12 @@ def experiments() -> dict[str, ExperimentReport]:
     scales, reports = dict[str, float](), {}
     for scope, of_scope in moments.items():
         exposures = {name: sums[0] for name, sums in of_scope.items()}
-        stored = Stored(
+        stored = StoredSums(
             experiment="ranker",
             scope=scope,
             first_exposures=exposures,
             exposed=exposures,
-            joined=Joined(900, 100),
+            joined=FeedbackCounts(900, 100),
             credits=credits(users[scope], -0.2),
             **in_one_hour(WITH_COVARIATES, of_scope),
         )

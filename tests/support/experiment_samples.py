@@ -13,10 +13,10 @@ from streammetrics.experiments import (
     Entry,
     EntrySums,
     ExperimentReport,
+    FeedbackCounts,
     Hours,
-    Joined,
     Policy,
-    Stored,
+    StoredSums,
     add_credits,
     build_report,
     choose_scales,
@@ -84,16 +84,16 @@ def stored(
     scope: str = "start",
     users: int | Mapping[str, int] = USERS,
     whole: bool = False,
-) -> Stored:
+) -> StoredSums:
     """The stored state of an experiment, with the hit chance of each arm. `whole`: with covariates and interleaved lists."""
     counts = {variant: users if isinstance(users, int) else users[variant] for variant in chances}
     moments = {variant: arm(counts[variant], chance, seed, whole) for seed, (variant, chance) in enumerate(chances.items())}
-    return Stored(
+    return StoredSums(
         experiment=name,
         scope=scope,
         first_exposures=counts,
         exposed=counts if whole else {},
-        joined=Joined(900, 100),
+        joined=FeedbackCounts(900, 100),
         credits=credits(USERS, -0.2) if whole else {},
         from_ms=480_000 * HOUR_MS,
         last_ms=dict.fromkeys(chances, LAST_MS) if whole else {},

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from streammetrics.experiments import ExperimentReport, Joined, Policy, Stored, build_report, choose_scales
+from streammetrics.experiments import ExperimentReport, FeedbackCounts, Policy, StoredSums, build_report, choose_scales
 from tests.support.columns import MEASURES
 from tests.support.experiment_samples import arm, in_one_hour
 from tests.support.paths import ROOT
@@ -36,7 +36,7 @@ def table() -> dict[str, Shown]:
     return {row[0]: Shown(*("" if cell == "\N{EN DASH}" else cell for cell in row[1:])) for row in rows[2:]}
 
 
-def stored_arms(chances: Mapping[str, float], stopped: tuple[str, ...] = (), hours: float = 0.2, **others: Any) -> Stored:
+def stored_arms(chances: Mapping[str, float], stopped: tuple[str, ...] = (), hours: float = 0.2, **others: Any) -> StoredSums:
     """Arms with hits, in one hour. Those in `stopped` have the last list before the end of the hour. The newest event is `hours` later."""
     moments = {name: arm(USERS, chance, seed) for seed, (name, chance) in enumerate(chances.items(), 1)}
     newest_ms = BEGIN_MS + HOUR_MS + round(hours * HOUR_MS)
@@ -45,17 +45,17 @@ def stored_arms(chances: Mapping[str, float], stopped: tuple[str, ...] = (), hou
         "experiment": "ranker",
         "scope": "start",
         "first_exposures": dict.fromkeys(chances, USERS),
-        "joined": Joined(900, 100),
+        "joined": FeedbackCounts(900, 100),
         "from_ms": BEGIN_MS,
         "to_ms": newest_ms,
         "newest_ms": newest_ms,
         "last_ms": last_ms,
         "lists_since": {name: 900 if name in stopped else 0 for name in chances},
     }
-    return Stored(**{**in_one_hour(MEASURES, moments), **given, **others})
+    return StoredSums(**{**in_one_hour(MEASURES, moments), **given, **others})
 
 
-def report_of(stored: Stored, since_ms: int | None = None, *, fixed: bool = True) -> ExperimentReport:
+def report_of(stored: StoredSums, since_ms: int | None = None, *, fixed: bool = True) -> ExperimentReport:
     policy = Policy(paging=("ndcg@10",), shares=dict.fromkeys(stored.moments, 1.0) if fixed else None)
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}), since_ms=since_ms)
 
@@ -67,7 +67,7 @@ DAY = 24.5
 
 
 def _unsound(hours: float) -> ExperimentReport:
-    return report_of(replace(stored_arms(WORSE, hours=hours), joined=Joined(100, 900)))
+    return report_of(replace(stored_arms(WORSE, hours=hours), joined=FeedbackCounts(100, 900)))
 
 
 def _ended(chances: Mapping[str, float], hours: float) -> ExperimentReport:

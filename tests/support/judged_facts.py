@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from streammetrics.offline.evaluation.judged import Judged
+from streammetrics.offline.evaluation.judged import JudgedLists
 
 
-def facts(judged: Judged) -> dict[Any, Any]:
+def facts(judged: JudgedLists) -> dict[Any, Any]:
     """What is known of each list, in plain Python: its length, its graded items by position, and what it lacks."""
     found: dict[Any, Any] = {name: (int(length), {}, []) for name, length in zip(judged.lists, judged.lengths, strict=True)}
     for row, position, grade in zip(judged.rows, judged.positions, judged.grades, strict=True):

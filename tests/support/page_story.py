@@ -15,9 +15,9 @@ import numpy as np
 
 from streammetrics.config.toml_text import settings_text
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
+from streammetrics.experiments import ExperimentReport, Measures, Policy, StoredSums, add, build_report, choose_scales, of_users, zero
 from streammetrics.experiments.experiment_report import verdict_of_all
-from streammetrics.experiments.stored import NO_FEEDBACK, Joined
+from streammetrics.experiments.stored import NO_FEEDBACK, FeedbackCounts
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics import TallyLayout
@@ -66,10 +66,10 @@ class SimulatedUsers:
             return 4 * int(column.metric.k)
         return hits if column.kind == "hits" else (hits << int(column.scale_bits)) * 3 // 4
 
-    def report(self, policy: Policy, scope: str = "start", *, joined: Joined = NO_FEEDBACK) -> ExperimentReport:
+    def report(self, policy: Policy, scope: str = "start", *, joined: FeedbackCounts = NO_FEEDBACK) -> ExperimentReport:
         """Return the statistics of all users so far."""
         measures = Measures(self.layout.scorer.columns)
-        stored = Stored(
+        stored = StoredSums(
             experiment=EXPERIMENT,
             scope=scope,
             first_exposures=self.counts,

@@ -17,7 +17,7 @@ from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.outlook import needed_words
 from streammetrics.statistics.measures import measure_text
-from streammetrics.statistics.planning import Assumptions, Planned, PlannedWord
+from streammetrics.statistics.planning import Assumptions, PlannedUsers, PlannedWord
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import percent
 
@@ -30,7 +30,7 @@ class PlanRow(NamedTuple):
     verdict: PlannedWord
     margin: float | None
     lift: float
-    users: Planned
+    users: PlannedUsers
 
     def days(self, users_per_day: float | None) -> Sequence[float | None]:
         return [None if users_per_day is None else users / users_per_day for users in self.users]

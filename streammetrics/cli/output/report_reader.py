@@ -17,7 +17,7 @@ from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport, PreferenceReport
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY, worst_first
 from streammetrics.reports.explanation_values import Explanation
-from streammetrics.reports.first_numbers import Awaited
+from streammetrics.reports.first_numbers import AwaitedExperiment
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.words.names import fit, in_order
@@ -42,7 +42,7 @@ class SavedReport(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     verdicts: tuple[VerdictLine, ...] = ()
     explanations: tuple[Explanation, ...] = ()
-    awaited: tuple[Awaited, ...] = ()
+    awaited: tuple[AwaitedExperiment, ...] = ()
     history: tuple[HistorySeries, ...] = ()
 
 
@@ -86,7 +86,7 @@ class ExperimentResults:
     enabled: bool = True
     warnings: tuple[str, ...] = ()
     explanations: tuple[Explanation, ...] = ()
-    awaited: tuple[Awaited, ...] = ()
+    awaited: tuple[AwaitedExperiment, ...] = ()
 
     def empty_text(self) -> str:
         """Say why there is no experiment to show."""

@@ -32,7 +32,7 @@ from streammetrics.runtime.consume.lag import StandstillNotes
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.publish.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
-from streammetrics.runtime.publish.results_feed import ResultsFeed, Settled
+from streammetrics.runtime.publish.results_feed import ResultsFeed, SettledReports
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.decoders import build_decoder, build_topic_decoders, reads_whole_records
 from streammetrics.wiring.engine import build_worker_rules
@@ -98,7 +98,7 @@ class _Process:
         if settings.kafka.results_topic:
             sink = self.startup.reached("source", lambda: KafkaResults(settings.kafka, settings.kafka.results_topic))
             stack.callback(sink.close)
-            feed = ResultsFeed(builder, sink, status, Settled(self.clock, settings.exporter.gate_stale_ms))
+            feed = ResultsFeed(builder, sink, status, SettledReports(self.clock, settings.exporter.gate_stale_ms))
             self.start("results", feed.run, stack)
             takers.append(feed.take)
 

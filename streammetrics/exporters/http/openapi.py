@@ -14,7 +14,7 @@ import msgspec
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.exporters.http.recent import LISTS, Curves
 from streammetrics.exporters.http.views import Pulse
-from streammetrics.reports.published import Published, PublishedReport, ReportExperiments, ReportState
+from streammetrics.reports.published import ApiValue, PublishedReport, ReportExperiments, ReportState
 from streammetrics.reports.verdict_lines import GateAnswer
 
 API_VERSION: Final = "1.0.0"
@@ -33,7 +33,7 @@ def _ref(name: str) -> JsonSchema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-class ErrorAnswer(Published, frozen=True):
+class ErrorAnswer(ApiValue, frozen=True):
     """Why there is no answer."""
 
     error: str

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.builder import EARLIER_MAX, GROUPS_MAX
-from streammetrics.reports.published import Published
+from streammetrics.reports.published import ApiValue
 from streammetrics.reports.report import Report
 from streammetrics.statistics.measures import measure_text
 from streammetrics.windows.panes import Group, GroupValues, Window, WindowView
@@ -70,7 +70,7 @@ class _Point(NamedTuple):
         return sum(len(line) for line in self.lines.values())
 
 
-class GroupCurve(Published, frozen=True):
+class GroupCurve(ApiValue, frozen=True):
     """A variant in one window. Numbers belong to the ends of the window; null where there is none."""
 
     experiment: str
@@ -80,7 +80,7 @@ class GroupCurve(Published, frozen=True):
     values: CurveNumbers
 
 
-class WindowCurves(Published, frozen=True):
+class WindowCurves(ApiValue, frozen=True):
     """One view of the window."""
 
     view: WindowView
@@ -88,7 +88,7 @@ class WindowCurves(Published, frozen=True):
     lines: tuple[GroupCurve, ...]
 
 
-class VariantCurve(Published, frozen=True):
+class VariantCurve(ApiValue, frozen=True):
     """A measure of a variant in an experiment."""
 
     variant: str
@@ -99,7 +99,7 @@ class VariantCurve(Published, frozen=True):
     lift_upper: CurveNumbers
 
 
-class ExperimentCurves(Published, frozen=True):
+class ExperimentCurves(ApiValue, frozen=True):
     """An experiment in one scope."""
 
     experiment: str
@@ -108,7 +108,7 @@ class ExperimentCurves(Published, frozen=True):
     lines: tuple[VariantCurve, ...]
 
 
-class Curves(Published, frozen=True):
+class Curves(ApiValue, frozen=True):
     """Recent points of one window and metric."""
 
     windows: tuple[WindowCurves, ...]

@@ -17,7 +17,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.freshness import FirstEvents, ReportTimes
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import with_outlook
-from streammetrics.reports.published import Count, Counts, Published, ReportChoice, encoded, published, report_experiments, report_state
+from streammetrics.reports.published import ApiValue, Count, Counts, ReportChoice, encoded, published, report_experiments, report_state
 from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.reports.verdict_lines import GateAnswer, answer_gate, find_experiment
 from streammetrics.runtime.status import Rate, Trouble
@@ -48,7 +48,7 @@ class ReadinessProblem(NamedTuple):
         return f"{self.text}; see /help/{self.runbook}" if self.runbook else self.text
 
 
-class Lag(Published, frozen=True):
+class Lag(ApiValue, frozen=True):
     """How far this process is behind one input. `seconds` is null if it is unknown."""
 
     topic: str
@@ -57,7 +57,7 @@ class Lag(Published, frozen=True):
     seconds: float | None
 
 
-class Pulse(Published, frozen=True):
+class Pulse(ApiValue, frozen=True):
     """The state of this process: problems, age of the report, event rate, and lag of its inputs.
 
     `outages` says why workers cannot read or commit now, if this process does not consume. `runbook` is that of the first problem;

@@ -1,1 +1,1 @@
-"""Rankings with judgments from dicts, arrays and data frames, as `Judged` lists; and their metrics. No metric formulas here."""
+"""Rankings with judgments from dicts, arrays and data frames, as `JudgedLists`, and their metrics. No metric formulas here."""

@@ -14,11 +14,11 @@ from streammetrics.metrics.kernel.formulas import columns_of_facts, defined
 from streammetrics.metrics.names import Metric, MetricError, parse_metric
 from streammetrics.metrics.scorer import Scorer
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.tables import DataTable, Tabled
-from streammetrics.offline.evaluation.judged import Judged
+from streammetrics.metrics.tables import DataTable, TableResult
+from streammetrics.offline.evaluation.judged import JudgedLists
 
 
-def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:
+def evaluate(judged: JudgedLists, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:
     """Score judged lists under some metrics.
 
     judged: from `from_run`, `from_lists`, `from_grades`, `from_frame`, ...
@@ -27,7 +27,7 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
 
     Values are the integers of `Scorer`, so they equal those of the stream.
 
-    Raises MetricError for an argument that is not `Judged`, unknown metrics, and grades above the scorer's limit.
+    Raises MetricError for an argument that is not `JudgedLists`, unknown metrics, and grades above the scorer's limit.
 
     >>> from streammetrics.offline.evaluation.item_ids import from_run
     >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
@@ -40,7 +40,7 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     >>> result.frame()
     {'list_id': ['q1', 'q2'], 'mrr@10': array([0.5, 1. ])}
     """
-    if not isinstance(judged, Judged):
+    if not isinstance(judged, JudgedLists):
         raise MetricError("judged", f"got {type(judged).__name__}; allowed is what from_run, from_lists, from_grades and their like return")
     graded = np.bincount(np.concatenate((judged.rows, judged.unseen_rows)), minlength=len(judged))
     deepest = max(1, int(judged.lengths.max(initial=0)), int(graded.max(initial=0)))
@@ -61,7 +61,7 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Evaluation(Tabled):
+class Evaluation(TableResult):
     """The result of `evaluate`. Numbers are computed on access from the integers per list.
 
     rows: int64, shape (L, columns), the columns of `scorer`. relevant: which lists have a relevant item, shown or unseen, shape (L,).
@@ -71,7 +71,7 @@ class Evaluation(Tabled):
     """
 
     scorer: Scorer
-    judged: Judged
+    judged: JudgedLists
     rows: Ints
     relevant: Bools
     defined: Mapping[Metric, Bools]
@@ -210,7 +210,7 @@ def exact_sum(values: Ints) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
-def _check_grades(scorer: Scorer, judged: Judged) -> None:
+def _check_grades(scorer: Scorer, judged: JudgedLists) -> None:
     for rows, grades in ((judged.rows, judged.grades), (judged.unseen_rows, judged.unseen_grades)):
         beyond = np.flatnonzero(~(grades <= scorer.grade_max))
         if beyond.size:

@@ -14,7 +14,7 @@ from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.tables import optional
 from streammetrics.offline.evaluation.grades import from_padded, from_ragged
-from streammetrics.offline.evaluation.judged import Judged, Users, judge
+from streammetrics.offline.evaluation.judged import JudgedLists, Users, judge
 from streammetrics.offline.evaluation.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
 from streammetrics.offline.evaluation.overlap import require_common_lists
 from streammetrics.offline.evaluation.ranking import ItemLists, NegativeGrades, TieRule
@@ -29,7 +29,7 @@ def from_frame(
     score: str | None = None,
     user: str | None = None,
     ties: TieRule = "order",
-) -> Judged:
+) -> JudgedLists:
     """Read a frame with one row per shown item and its grade, such as a log of impressions joined with feedback.
 
     list_id, grade, rank, score, user: column names. List ids are text or integers, in any row order. Lists keep the order of their
@@ -67,7 +67,7 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     ties: TieRule = "order",
     complete: bool = False,
     negative: NegativeGrades = "error",
-) -> Judged:
+) -> JudgedLists:
     """Read two frames: the ranked items (list, item, and score or rank or neither), and the judgments (list, item, grade).
 
     list_id, item: column names of both frames, with ids of the same type. grade: a column of `qrels`. rank, score, user: columns of
@@ -94,7 +94,7 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     return judge(item_lists, [judgments[name] for name in item_lists.lists], ties=ties, negative=negative, users=users, left_out=left_out)
 
 
-def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = None, user: str | None = None) -> Judged:
+def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = None, user: str | None = None) -> JudgedLists:
     """Read a frame with one row per list and one column per rank.
 
     grades: the column names in rank order. A missing value ends the list; all later values must be missing too.

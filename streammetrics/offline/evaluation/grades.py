@@ -12,7 +12,7 @@ import numpy.typing as npt
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.evaluation.judged import NO_GRADES, NO_INTS, Judged, Users, build_judged
+from streammetrics.offline.evaluation.judged import NO_GRADES, NO_INTS, JudgedLists, Users, build_judged
 from streammetrics.offline.evaluation.numbers import (
     GRADE_END,
     GRADES_ALLOWED,
@@ -32,7 +32,7 @@ def from_grades(
     scores: Mapping[Any, Sequence[float]] | Sequence[Sequence[float]] | None = None,
     ties: TieRule = "order",
     users: Users | None = None,
-) -> Judged:
+) -> JudgedLists:
     """Read the grades of the shown items of each list.
 
     grades: list id -> grades; or a sequence of such lists, with ids 0, 1, ...
@@ -71,7 +71,7 @@ def from_ragged(
     lists: Sequence[Hashable] | None = None,
     users: Users | None = None,
     unseen: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
-) -> Judged:
+) -> JudgedLists:
     """Read concatenated lists: list i has the grades[offsets[i]:offsets[i + 1]].
 
     grades, scores: numbers, shape (N,). Without scores, grades are in rank order. offsets: integers, shape (L + 1,), ascending
@@ -108,7 +108,7 @@ def from_padded(
     ties: TieRule = "order",
     lists: Sequence[Hashable] | None = None,
     users: Users | None = None,
-) -> Judged:
+) -> JudgedLists:
     """Read matrices with one list per row, as in scikit-learn: `from_padded(y_true, scores=y_score)`.
 
     grades, scores: numbers, shape (L, width). lengths: integers 0..width, shape (L,); cells beyond a length are never read.

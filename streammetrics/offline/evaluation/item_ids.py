@@ -10,7 +10,7 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Ints, Numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.evaluation.judged import Judged, Users, judge
+from streammetrics.offline.evaluation.judged import JudgedLists, Users, judge
 from streammetrics.offline.evaluation.numbers import of_values, offsets_of, require_sized, with_list_ids
 from streammetrics.offline.evaluation.overlap import require_common_lists
 from streammetrics.offline.evaluation.ranking import ItemLists, NegativeGrades, TieRule
@@ -27,7 +27,7 @@ def from_run(
     complete: bool = False,
     negative: NegativeGrades = "error",
     users: Users | None = None,
-) -> Judged:
+) -> JudgedLists:
     """Read a run and its relevance judgments as dicts, in the format of pytrec_eval and ranx.
 
     run: list id -> item id -> score. Higher scores rank first. 64-bit integers are compared exactly. An integer beyond 2**53
@@ -66,7 +66,7 @@ def from_lists(
     *,
     complete: bool = False,
     users: Users | None = None,
-) -> Judged:
+) -> JudgedLists:
     """Read recommended item ids in rank order, and the relevant items.
 
     ranked: list id -> item ids, best first; or a sequence of such lists, with ids 0, 1, ...

@@ -21,7 +21,7 @@ NO_GRADES: Floats = np.zeros(0, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class JudgedLists:
     """Ranked lists with the grades of their items. Built by the `from_...` functions, read by `evaluate`.
 
     lists: L distinct list ids.
@@ -56,7 +56,7 @@ def judge(
     negative: NegativeGrades = "error",
     users: Users | None = None,
     left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
-) -> Judged:
+) -> JudgedLists:
     """Match lists of item ids with one mapping of item -> grade per list. Shared by all readers with item ids."""
     if negative not in ("error", "zero"):
         raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
@@ -71,9 +71,9 @@ def build_judged(
     graded: GradedItems,
     users: Users | None,
     left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
-) -> Judged:
+) -> JudgedLists:
     """Put ranked lists and their judged items together. `left_out` is (only ranked, only judged)."""
-    return Judged(
+    return JudgedLists(
         tuple(item_lists.lists),
         np.diff(item_lists.offsets),
         *graded,

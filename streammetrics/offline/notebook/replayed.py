@@ -27,7 +27,7 @@ SettingsLike: TypeAlias = Settings | Mapping[str, Any] | str | os.PathLike[str] 
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Replayed(ReportTables):
+class ReplayTables(ReportTables):
     """The results of a replay: the tables of its report (see `ReportTables`), and its panes.
 
     panes: one row per pane, group, view and metric; the columns are those of `PaneRow`, and `value`. Sums are exact integers.
@@ -36,14 +36,14 @@ class Replayed(ReportTables):
     panes: DataTable
 
     @classmethod
-    def of(cls, report: Mapping[str, Any], panes: Sequence[PaneRow]) -> Replayed:
+    def of(cls, report: Mapping[str, Any], panes: Sequence[PaneRow]) -> ReplayTables:
         columns = {name: [row[at] for row in panes] for at, name in enumerate(PaneRow._fields)}
         return cls(report, DataTable({**columns, "value": [row.value for row in panes]}))
 
 
 def replay(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], settings: SettingsLike = None, *, jobs: int = 1, order: Order = "auto"
-) -> Replayed:
+) -> ReplayTables:
     """Replay files of events as `streammetrics replay` does, and return all results as tables. All lists become final.
 
     paths: one path or several; patterns such as `exports/*.parquet` are expanded. Formats: see `streammetrics replay --help`.
@@ -81,7 +81,7 @@ def replay(
         result = replay_files(chosen, files, outputs, jobs=jobs, order=order)
         require_usable(unusable_files(result.report), result, chosen)
         plain = msgspec.json.decode(report_path.read_bytes())
-    return Replayed.of(plain, panes)
+    return ReplayTables.of(plain, panes)
 
 
 def settings_of(given: SettingsLike) -> Settings:

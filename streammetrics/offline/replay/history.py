@@ -17,13 +17,13 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Decoder, Event, Exposure
-from streammetrics.experiments import Stored
+from streammetrics.experiments import StoredSums
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import (
     SERIES_MAX,
     SNAPSHOT_MS,
     SNAPSHOTS_MAX,
-    Downsampled,
+    DownsampledValues,
     History,
     HistorySeries,
     stored_snapshot,
@@ -51,7 +51,7 @@ class Snapshot(NamedTuple):
 
 OnSnapshot: TypeAlias = Callable[[Snapshot], None]
 
-_EMPTY: Downsampled[Stored] = Downsampled()
+_EMPTY: DownsampledValues[StoredSums] = DownsampledValues()
 
 
 class ExperimentWatch:
@@ -146,7 +146,7 @@ class ReplayHistory:
 
     def __init__(self, builder: ReportBuilder, store: Store, tasks: int = 1) -> None:
         self.builder, self._store, self._tasks = builder, store, tasks
-        self._stored: dict[tuple[str, str], Downsampled[Stored]] = {}
+        self._stored: dict[tuple[str, str], DownsampledValues[StoredSums]] = {}
 
     def take(self, parts: Sequence[Snapshot]) -> None:
         """Keep the totals of all processes, if a list was enrolled in any of them."""
@@ -180,5 +180,5 @@ class ReplayHistory:
                 (at, stored_snapshot(view.measures_of(kept), view.policy(name), kept, scales[name])) for at, kept in stored.kept
             )
             if snapshots:
-                series.append(HistorySeries(name, experiment.scope, Downsampled(stored.width_ms, snapshots)))
+                series.append(HistorySeries(name, experiment.scope, DownsampledValues(stored.width_ms, snapshots)))
         return History(tuple(sorted(series, key=lambda one: (name_order(one.experiment), one.scope))))

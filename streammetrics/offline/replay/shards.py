@@ -70,13 +70,13 @@ class Read(NamedTuple):
     total: int | None
 
 
-class Failed(NamedTuple):
+class ShardFailure(NamedTuple):
     """The error that ended a process."""
 
     error: Exception
 
 
-Message: TypeAlias = Finals | Snapshot | Done | Read | Failed
+Message: TypeAlias = Finals | Snapshot | Done | Read | ShardFailure
 
 
 class WritePanes(Protocol):
@@ -140,7 +140,7 @@ def run_job(job: Job, channel: Connection) -> None:
     except BrokenPipeError:
         pass  # the parent has ended
     except Exception as error:  # the parent reports it
-        channel.send(Failed(_sendable(error)))
+        channel.send(ShardFailure(_sendable(error)))
     channel.close()
 
 
@@ -274,7 +274,7 @@ class Shards:
             message: Message = channel.recv()
         except EOFError:
             raise StreammetricsError("a process of --jobs has ended unexpectedly, perhaps for lack of memory") from None
-        if isinstance(message, Failed):
+        if isinstance(message, ShardFailure):
             raise message.error
         if isinstance(message, Read):
             self._progress("replay", message.done, message.total)

@@ -17,7 +17,7 @@ import msgspec
 
 from streammetrics.config import Settings
 from streammetrics.errors import CallerError
-from streammetrics.offline.notebook.replayed import Replayed, SettingsLike, settings_of
+from streammetrics.offline.notebook.replayed import ReplayTables, SettingsLike, settings_of
 from streammetrics.offline.replay.files import ReplayOutputs, ReplayRun
 from streammetrics.offline.replay.time_order import OutOfOrderError
 from streammetrics.offline.spark.passes import replay_on_spark
@@ -27,7 +27,7 @@ from streammetrics.reports.report import Report
 from streammetrics.reports.result_records import PaneRow
 from streammetrics.wiring.logs import quiet_logs
 
-__all__ = ["Replayed", "SparkOptions", "replay"]
+__all__ = ["ReplayTables", "SparkOptions", "replay"]
 
 SHARDS_MAX = 4_096
 
@@ -60,7 +60,7 @@ def replay(
     form: Format = "auto",
     order: SparkOrder = "auto",
     spark: Any = None,
-) -> Replayed:
+) -> ReplayTables:
     """Replay history on Spark, and return all results as tables. The numbers are those of `streammetrics.replay` on the same inputs.
 
     source: a path or several, of files or folders that Spark can read, with lines of JSON or Parquet; or a frame of Spark with the columns
@@ -81,7 +81,7 @@ def replay(
         report_path, panes = Path(folder) / "report.json", list[PaneRow]()
         outputs = ReplayOutputs(report=report_path, pane_rows=panes)
         run_on_spark(source, chosen, outputs, SparkOptions(shards=shards, form=form, order=order), spark)
-        return Replayed.of(msgspec.json.decode(report_path.read_bytes()), panes)
+        return ReplayTables.of(msgspec.json.decode(report_path.read_bytes()), panes)
 
 
 def run_on_spark(

@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
         return Chunk.of(self.batch.topic, [*self.records, *following.records], decoded)
 
 
-class Prefetched(NamedTuple):
+class PrefetchedChunk(NamedTuple):
     """A later chunk, decoded early, and those of its users that were requested from the store.
 
     Users that an earlier chunk requested are left out, and so are users that a commit has written since.
@@ -68,7 +68,7 @@ class Backlog:
 
     records: deque[tuple[int, Sequence[InputRecord]]] = field(default_factory=deque)
     """Topic index and raw records of each chunk."""
-    prefetched: deque[Prefetched] = field(default_factory=deque)
+    prefetched: deque[PrefetchedChunk] = field(default_factory=deque)
     """Chunks from the front of `records` on that are decoded already."""
     waits: dict[int, Wait] = field(default_factory=dict)
     """The inputs that wait for their reader, by topic index. Their records are not in `records`."""

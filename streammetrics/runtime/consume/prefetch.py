@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Needs
-from streammetrics.runtime.consume.backlog import Chunk, Prefetched
+from streammetrics.runtime.consume.backlog import Chunk, PrefetchedChunk
 from streammetrics.runtime.consume.owned_task import OwnedTask
 from streammetrics.state.tables import LoadedUsers
 
@@ -44,7 +44,7 @@ class Prefetch:
         waiting = task.backlog.prefetched
         users = frozenset(needs.users).difference(task.commits.users_gone, *(loading.users for loading in waiting))
         reply = self._store.request(task.number, users, self._share_bytes(task, chunk, len(users))) if users else None
-        waiting.append(Prefetched(chunk, users, reply))
+        waiting.append(PrefetchedChunk(chunk, users, reply))
 
     def request_due(self, task: OwnedTask, needs: Needs) -> bool:
         """Request the due users for the next step.

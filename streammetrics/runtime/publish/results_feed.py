@@ -105,7 +105,7 @@ class ResultsFeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledReports:
     """Says that a report is recent and complete, as the gate does. `stale_ms`: see `ReportTimes.staleness`."""
 
     clock: Clock

@@ -12,7 +12,7 @@ from rich.text import Text
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.verdict_tables import NEEDED_MAX, verdict_lines, verdict_summary
 from streammetrics.experiments import ExperimentReport
-from streammetrics.reports.outlook import Needed
+from streammetrics.reports.outlook import NeededUsers
 from tests.support.experiment_samples import experiment
 from tests.support.report_page import plain
 
@@ -20,7 +20,7 @@ from tests.support.report_page import plain
 def of(treatments: int) -> ExperimentReport:
     """An experiment in which each treatment needs more users."""
     found = experiment({"control": 0.5, **{f"v{number}": 0.5 for number in range(treatments)}}, users=150)
-    needed = (Needed("regressed", "ndcg", 10, -0.1, 1_200, 300, 4_200),)
+    needed = (NeededUsers("regressed", "ndcg", 10, -0.1, 1_200, 300, 4_200),)
     return replace(found, variants=tuple(replace(each, needed=needed) if each.role == "treatment" else each for each in found.variants))
 
 

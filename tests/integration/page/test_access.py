@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from playwright.sync_api import expect
 
-from streammetrics.experiments import Joined
+from streammetrics.experiments import FeedbackCounts
 from streammetrics.exporters.http.help_pages import glossary
 from streammetrics.reports.report import Report
 from tests.integration.page.visits import EVERY_MS, FOCUSED, MINUS, Open, Served, clock, fetched, live
@@ -196,7 +196,7 @@ class TestWithoutAMouse:
             re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* 95\u00a0% confidence, safe to check at any time\.$")
         )
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
-        crossed = better.report(story.policy, joined=Joined(10, 190))
+        crossed = better.report(story.policy, joined=FeedbackCounts(10, 190))
         fresh.views.show(with_experiments(reports[-1], crossed))
         found.ask_again()
         expect(spoken).to_contain_text("Invalid. 95 % of all feedback matches no list")

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.experiment_report import EffectChange, PeriodLift
 from streammetrics.metrics.records import METRICS
-from streammetrics.reports.history import Downsampled, History
+from streammetrics.reports.history import DownsampledValues, History
 from streammetrics.reports.report import Report
 from tests.integration.page.visits import DRAWN, MINUS, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
 from tests.support.experiment_samples import experiment
@@ -54,7 +54,7 @@ class TestCurves:
         late = [(at, snapshot._replace(verdict=None)) for at, snapshot in kept[:-1]]
         first = next(at for at, snapshot in kept if any(point.lift is not None for point in snapshot.points))
         port = serve(story.views(), *(report for report in reports if report.entered_ms == first))
-        filled = Downsampled(series.snapshots.width_ms, (*late, kept[-1]))
+        filled = DownsampledValues(series.snapshots.width_ms, (*late, kept[-1]))
         port.views.show(reports[-1], History((msgspec.structs.replace(series, snapshots=filled),)))
         found = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"
@@ -72,7 +72,7 @@ class TestCurves:
         at = kept[-3][0]
         words = [(end, snapshot._replace(verdict="regressed" if end >= at else "inconclusive")) for end, snapshot in kept]
         port = serve(story.views())
-        changed = Downsampled(series.snapshots.width_ms, tuple(words))
+        changed = DownsampledValues(series.snapshots.width_ms, tuple(words))
         port.views.show(reports[-1], History((msgspec.structs.replace(series, snapshots=changed),)))
         found = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"

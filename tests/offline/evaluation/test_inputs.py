@@ -19,7 +19,7 @@ from streammetrics.metrics import MetricError
 from streammetrics.offline.evaluation.evaluate import evaluate
 from streammetrics.offline.evaluation.grades import from_grades, from_padded, from_ragged
 from streammetrics.offline.evaluation.item_ids import from_lists, from_run
-from streammetrics.offline.evaluation.judged import Judged
+from streammetrics.offline.evaluation.judged import JudgedLists
 from streammetrics.offline.evaluation.ranking import TieRule
 from tests.support.judged_facts import facts
 from tests.support.tables import for_each
@@ -181,7 +181,7 @@ def test_tied_integer_scores_are_shown_with_all_digits() -> None:
 @pytest.mark.parametrize("beside", [0.5, 2**64, -math.inf])
 def test_an_integer_score_that_a_double_would_round_is_rejected(beside: float) -> None:
     message = rf"score: got {LARGE + 1} at (item 'b' of list 'q'|position 1 of list 'q'|index 1), which a double does not hold; allowed bey"
-    calls: list[Callable[[], Judged]] = [
+    calls: list[Callable[[], JudgedLists]] = [
         lambda: from_run({"q": {"a": beside, "b": LARGE + 1}}, {"q": {}}),
         lambda: from_grades({"q": [0, 1]}, scores={"q": [beside, LARGE + 1]}),
         lambda: from_ragged([0, 1], [0, 2], scores=[float(beside), LARGE + 1]),
@@ -267,7 +267,7 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         (lambda: from_padded([[1, 2]], lengths=[1, 1]), "lengths: got 2; allowed are 1"),
     ]
 )
-def test_invalid_lists_are_rejected_with_their_place(case: tuple[Callable[[], Judged], str]) -> None:
+def test_invalid_lists_are_rejected_with_their_place(case: tuple[Callable[[], JudgedLists], str]) -> None:
     call, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
@@ -278,7 +278,7 @@ def test_invalid_lists_are_rejected_with_their_place(case: tuple[Callable[[], Ju
     [from_run({}, {}), from_lists([], []), from_lists({}, {}), from_grades([]), from_ragged([], [0]), from_padded(np.zeros((0, 3)))],
     ids=["run", "lists", "mappings", "grades", "ragged", "padded"],
 )
-def test_no_lists_give_an_empty_result(judged: Judged) -> None:
+def test_no_lists_give_an_empty_result(judged: JudgedLists) -> None:
     assert len(judged) == 0
     assert judged.lengths.shape == (0,)
     assert judged.lengths.dtype == judged.rows.dtype == judged.positions.dtype == np.int64

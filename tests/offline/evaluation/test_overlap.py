@@ -13,11 +13,11 @@ from streammetrics.metrics import MetricError
 from streammetrics.offline.evaluation.evaluate import evaluate
 from streammetrics.offline.evaluation.frames import from_frames
 from streammetrics.offline.evaluation.item_ids import from_lists, from_run
-from streammetrics.offline.evaluation.judged import Judged
+from streammetrics.offline.evaluation.judged import JudgedLists
 from tests.support.tables import for_each
 
 
-def frames(lists: Any, items: Any, judged_lists: Any, judged_items: Any) -> Judged:
+def frames(lists: Any, items: Any, judged_lists: Any, judged_items: Any) -> JudgedLists:
     run = pd.DataFrame({"list_id": lists, "item": items, "score": [2.0, 1.0]})
     return from_frames(run, pd.DataFrame({"list_id": judged_lists, "item": judged_items, "grade": [1.0]}), score="score")
 
@@ -37,7 +37,7 @@ def frames(lists: Any, items: Any, judged_lists: Any, judged_items: Any) -> Judg
         (lambda: from_run({"q": {"7.0": 3.0}}, {"q": {"7": 1}}), "'7.0' (str)", "'7' (str)"),
     ]
 )
-def test_items_that_are_written_differently_are_an_error(case: tuple[Callable[[], Judged], str, str]) -> None:
+def test_items_that_are_written_differently_are_an_error(case: tuple[Callable[[], JudgedLists], str, str]) -> None:
     read, one, other = case
     with pytest.raises(MetricError) as found:
         read()
@@ -54,7 +54,7 @@ def test_items_that_are_written_differently_are_an_error(case: tuple[Callable[[]
         (lambda: frames(["1", "1"], ["a", "b"], [1], ["a"]), "'1' (str)", "1 (int)"),
     ],
 )
-def test_rankings_and_judgments_of_different_lists_are_an_error(read: Callable[[], Judged], one: str, other: str) -> None:
+def test_rankings_and_judgments_of_different_lists_are_an_error(read: Callable[[], JudgedLists], one: str, other: str) -> None:
     with pytest.raises(MetricError) as found:
         read()
     assert f"list ids: got {one} in the ranking and {other} in the judgments; allowed are ids" in str(found.value)

@@ -8,7 +8,7 @@ import pytest
 
 import streammetrics
 from streammetrics.connectors.simulated import Traffic
-from streammetrics.offline.notebook.replayed import Replayed
+from streammetrics.offline.notebook.replayed import ReplayTables
 from tests.support.replays import sent, write
 
 GIVEN = {
@@ -27,5 +27,5 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def result(events: Path) -> Replayed:
+def result(events: Path) -> ReplayTables:
     return streammetrics.replay(events, GIVEN)

@@ -16,7 +16,7 @@ import pytest
 
 import streammetrics
 from streammetrics.errors import ConfigError, StreammetricsError
-from streammetrics.offline.notebook.replayed import Replayed
+from streammetrics.offline.notebook.replayed import ReplayTables
 from streammetrics.offline.notebook.report_tables import ReportTables
 from tests.offline.notebook.conftest import GIVEN
 from tests.support.command_line import called
@@ -44,7 +44,7 @@ def of_rows(rows: list[dict[str, Any]]) -> dict[tuple[object, ...], int]:
     return found
 
 
-def test_a_replay_has_the_numbers_of_the_command(events: Path, result: Replayed, tmp_path: Path) -> None:
+def test_a_replay_has_the_numbers_of_the_command(events: Path, result: ReplayTables, tmp_path: Path) -> None:
     panes, report = tmp_path / "panes.ndjson", tmp_path / "report.json"
     done = called("replay", events, "--panes", panes, "--report", report, "--quiet", *WORDS)
     assert (done.returncode, done.stderr) == (0, "")
@@ -54,7 +54,7 @@ def test_a_replay_has_the_numbers_of_the_command(events: Path, result: Replayed,
     assert found == of_lines(panes)
 
 
-def test_the_verdict_comes_first(result: Replayed) -> None:
+def test_the_verdict_comes_first(result: ReplayTables) -> None:
     (start,) = (row for row in result.verdicts.rows() if row["scope"] == "start")
     (report,) = (each for each in result.report["experiments"] if each["scope"] == "start")
     assert (start["verdict"], start["reason"]) == (report["verdict"]["word"], report["verdict"]["reason"])
@@ -68,13 +68,13 @@ def test_the_names_of_a_notebook_are_completed() -> None:
     assert {"replay", "evaluate", "read_report", "from_run", "spark", "__version__"} <= set(dir(streammetrics))
 
 
-def test_jobs_do_not_change_the_panes(events: Path, result: Replayed) -> None:
+def test_jobs_do_not_change_the_panes(events: Path, result: ReplayTables) -> None:
     assert sorted(map(tuple, (row.values() for row in streammetrics.replay([events], GIVEN, jobs=2).panes.rows()))) == sorted(
         map(tuple, (row.values() for row in result.panes.rows()))
     )
 
 
-def test_duckdb_reads_the_panes_with_the_same_integers(result: Replayed, tmp_path: Path) -> None:
+def test_duckdb_reads_the_panes_with_the_same_integers(result: ReplayTables, tmp_path: Path) -> None:
     path = tmp_path / "panes.parquet"
     result.panes.to_polars().write_parquet(path)
     names = [name for name in result.panes if name != "value"]
@@ -89,7 +89,7 @@ def test_duckdb_reads_the_panes_with_the_same_integers(result: Replayed, tmp_pat
     assert {variant: float(mean) for variant, mean in means} == pytest.approx(expected, rel=1e-9)
 
 
-def test_tables_become_frames_of_three_libraries(result: Replayed) -> None:
+def test_tables_become_frames_of_three_libraries(result: ReplayTables) -> None:
     rows = result.windows.shape[0]
     assert isinstance(result.windows.to_pandas(), pd.DataFrame)
     assert isinstance(result.windows.to_polars(), pl.DataFrame)
@@ -99,7 +99,7 @@ def test_tables_become_frames_of_three_libraries(result: Replayed) -> None:
     assert duckdb.from_arrow(windows.to_arrow()).count("*").fetchall() == [(rows,)]
 
 
-def test_experiments_have_lifts_verdicts_and_a_history(result: Replayed) -> None:
+def test_experiments_have_lifts_verdicts_and_a_history(result: ReplayTables) -> None:
     row = next(row for row in result.experiments.rows() if row["role"] == "treatment")
     assert {"lift", "lift_lower", "verdict", "reason"} <= row.keys()
     assert "control" in result.experiments["role"]
@@ -130,7 +130,7 @@ def test_the_warnings_and_names_of_a_report_are_shown_and_are_no_markup() -> Non
 
 
 @pytest.mark.parametrize("way", ["file", "server"])
-def test_a_report_is_read_from_a_file_or_a_server(result: Replayed, tmp_path: Path, way: str) -> None:
+def test_a_report_is_read_from_a_file_or_a_server(result: ReplayTables, tmp_path: Path, way: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(result.report))
     if way == "file":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streammetrics.connectors.source import InputRecord
-from streammetrics.runtime.consume.backlog import Backlog, Chunk, Prefetched
+from streammetrics.runtime.consume.backlog import Backlog, Chunk, PrefetchedChunk
 
 
 def records(first: int, count: int) -> list[InputRecord]:
@@ -47,7 +47,7 @@ def test_only_the_chunk_at_the_head_is_known_as_decoded() -> None:
     backlog = Backlog()
     backlog.add(0, records(0, 4), 2)
     second = decoded(0, backlog.records[1][1])  # type: ignore[arg-type]
-    backlog.prefetched.append(Prefetched(second, frozenset(), None))
+    backlog.prefetched.append(PrefetchedChunk(second, frozenset(), None))
     assert backlog.decoded_head() is None
     backlog.replace_head(None)
     assert backlog.decoded_head() is second
@@ -57,7 +57,7 @@ def test_chunks_after_the_head_are_prefetched_once_up_to_a_limit() -> None:
     backlog = Backlog()
     backlog.add(0, records(0, 5), 1)
     assert [some[0].offset for _, some in backlog.to_prefetch(3)] == [1, 2, 3]
-    backlog.prefetched.append(Prefetched(decoded(0, records(1, 1)), frozenset(), None))
+    backlog.prefetched.append(PrefetchedChunk(decoded(0, records(1, 1)), frozenset(), None))
     assert [some[0].offset for _, some in backlog.to_prefetch(3)] == [2, 3]
     assert backlog.prefetched_bytes == 2
 

@@ -10,7 +10,7 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.connectors.store import READ_SLICE, Commit, DueQuery, PendingUsers
 from streammetrics.engine.engine import Needs
-from streammetrics.runtime.consume.backlog import Chunk, Prefetched
+from streammetrics.runtime.consume.backlog import Chunk, PrefetchedChunk
 from streammetrics.runtime.consume.limits import CommitRoom, WorkerRules
 from streammetrics.runtime.consume.owned_task import Assignment, InFlightCommit, OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch, with_due
@@ -30,7 +30,7 @@ def task_with(users: Iterable[str] = (), states: Mapping[str, bytes] | None = No
     """A task for which these users of CHUNK were requested early; `states` is the reply."""
     task = OwnedTask(Assignment(0, (Input("impressions", 0),)), CommitRoom(WorkerRules(**rules)))  # type: ignore[arg-type]
     if users:
-        task.backlog.prefetched.append(Prefetched(CHUNK, frozenset(users), lambda: states))
+        task.backlog.prefetched.append(PrefetchedChunk(CHUNK, frozenset(users), lambda: states))
     return task
 
 

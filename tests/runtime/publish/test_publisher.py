@@ -21,7 +21,7 @@ from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
 from streammetrics.experiments.hours import EntrySums, HourRow, Hours
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.data_warnings import UnknownName
 from streammetrics.reports.first_numbers import ExperimentView
@@ -324,7 +324,7 @@ def plain(value: Any) -> Any:
     """Return the content of stored values, whose sums are objects."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, Stored):
+    if isinstance(value, StoredSums):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Hours | HourRow | EntrySums):
         return {name: plain(getattr(value, name)) for name in value.__slots__ if name != "computed"}

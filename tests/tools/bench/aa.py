@@ -18,10 +18,10 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from streammetrics.experiments.arms import Arms, Compared
+from streammetrics.experiments.arms import ArmComparison, Arms
 from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.statistics.estimates import estimate, z_value
 from streammetrics.statistics.measures import Measures
 from tests.tools.bench.aa_feed import ARMS, looks, measures_of
@@ -133,7 +133,7 @@ REGIMES: Mapping[str, Sequence[Regime]] = {
 }
 
 
-class Judged(NamedTuple):
+class JudgedLists(NamedTuple):
     """One experiment: the first hour with each verdict (infinite: never), the share of looks with an interval, and the last look's numbers.
 
     difference, error: of the means of the first treatment, with the clustered standard error; None without cells. price: its variance over
@@ -148,7 +148,7 @@ class Judged(NamedTuple):
     price: float | None
 
 
-def judge(regime: Regime, number: int, every: int = 1) -> Judged:
+def judge(regime: Regime, number: int, every: int = 1) -> JudgedLists:
     """Draw one experiment and judge it at every look.
 
     A report is built only if a difference is at least Z_LEAST standard errors: before that no verdict can be certain.
@@ -161,7 +161,7 @@ def judge(regime: Regime, number: int, every: int = 1) -> Judged:
         unit="list" if regime.unit == "list" else "user",
         cuped_verdict=regime.earlier > 0,
     )
-    scales, first, seen, opened, last = dict[str, float](), {"regressed": math.inf, "improved": math.inf}, 0, 0, list[Compared]()
+    scales, first, seen, opened, last = dict[str, float](), {"regressed": math.inf, "improved": math.inf}, 0, 0, list[ArmComparison]()
     for look, stored in enumerate(looks(measures, lists, regime.hours, every)):
         seen += 1
         if not scales.keys() >= {*policy.paging}:
@@ -173,12 +173,12 @@ def judge(regime: Regime, number: int, every: int = 1) -> Judged:
             word = build_report(measures, policy, stored, scales, shown=()).verdict.word
             if word in first:
                 first[word] = min(first[word], (look + 1) * every)
-    return Judged(first["regressed"], first["improved"], opened / max(seen, 1), *_numbers(measures, last[0] if last else None, stored))
+    return JudgedLists(first["regressed"], first["improved"], opened / max(seen, 1), *_numbers(measures, last[0] if last else None, stored))
 
 
-def _compared(arms: Arms, count: int) -> tuple[list[Compared], float]:
+def _compared(arms: Arms, count: int) -> tuple[list[ArmComparison], float]:
     """Return the treatments in the first deciding measure, and the greatest |z| of all with an interval; not a number without any."""
-    of_first, greatest = list[Compared](), math.nan
+    of_first, greatest = list[ArmComparison](), math.nan
     for measure in arms.estimates:
         for name in ARMS[1:count] if str(measure) in arms.policy.paging else ():
             compared = arms.compared(measure, name, ARMS[0])
@@ -191,7 +191,7 @@ def _compared(arms: Arms, count: int) -> tuple[list[Compared], float]:
     return of_first, greatest
 
 
-def _numbers(measures: Measures, compared: Compared | None, stored: Stored) -> tuple[float | None, float | None, float | None]:
+def _numbers(measures: Measures, compared: ArmComparison | None, stored: StoredSums) -> tuple[float | None, float | None, float | None]:
     if compared is None:
         return None, None, None
     used = compared.plain if compared.reduced is None else compared.reduced.adjusted
@@ -202,7 +202,7 @@ def _numbers(measures: Measures, compared: Compared | None, stored: Stored) -> t
     return used.treatment.mean - used.control.mean, math.sqrt(max(variance, 0.0)), price
 
 
-def line_of(regime: Regime, judged: Sequence[Judged], every: int) -> str:
+def line_of(regime: Regime, judged: Sequence[JudgedLists], every: int) -> str:
     """Return a row of the table of measurements.md."""
     count = len(judged)
     times = [[experiment.regressed for experiment in judged], [experiment.improved for experiment in judged]]
@@ -228,7 +228,7 @@ def line_of(regime: Regime, judged: Sequence[Judged], every: int) -> str:
     )
 
 
-def wrong_regimes(judged: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
+def wrong_regimes(judged: Mapping[str, Sequence[JudgedLists]]) -> Iterator[str]:
     """Yield the regimes with more wrong drops or rises than 5 % and two standard errors."""
     for name, experiments in judged.items():
         limit = ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / len(experiments))
@@ -245,7 +245,7 @@ def wrong_regimes(judged: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Add the lines to this file.")
 def main(names: tuple[str, ...], experiments: int, every: int, out: Path | None) -> None:
     """Judge the regimes, one after the other."""
-    done: dict[str, list[Judged]] = {}
+    done: dict[str, list[JudgedLists]] = {}
     text_before = out.read_text(encoding="utf-8") if out is not None and out.exists() else ""
     for group, regimes in REGIMES.items():
         chosen = [regime for regime in regimes if not names or any(name == group or name in regime.name for name in names)]

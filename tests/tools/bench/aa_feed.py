@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streammetrics.experiments.hours import Entry, EntrySums, Hours
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import StoredSums
 from streammetrics.metrics import Column, Metric
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.moments import CovarianceLayout, add
@@ -45,7 +45,7 @@ class _Change(NamedTuple):
     new_users: list[int]
 
 
-def looks(measures: Measures, lists: Lists, hours: int, every: int = 1) -> Iterator[Stored]:
+def looks(measures: Measures, lists: Lists, hours: int, every: int = 1) -> Iterator[StoredSums]:
     """Yield what is stored at the end of every so many hours."""
     feed = _Feed(measures, lists, hours)
     for hour in range(hours):
@@ -83,9 +83,9 @@ class _Feed:
         if change.cross is not None:
             self._cross = change.cross if self._cross is None else add(self._cross, change.cross)
 
-    def stored(self, hour: int) -> Stored:
+    def stored(self, hour: int) -> StoredSums:
         end_ms = (hour + 1) * HOUR_MS
-        return Stored(
+        return StoredSums(
             experiment="ranker",
             scope="start",
             moments=self._moments.by_variant(),

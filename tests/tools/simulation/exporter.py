@@ -13,7 +13,7 @@ from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.history_store import HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
-from streammetrics.runtime.publish.results_feed import ResultsFeed, Settled
+from streammetrics.runtime.publish.results_feed import ResultsFeed, SettledReports
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from tests.tools.simulation.kafka import ResultsTopic
@@ -49,7 +49,7 @@ class Exporter:
     ) -> None:
         self.builder, status = new_builder(engine), ProcessStatus()
         self.report: Report | None = None
-        self._feed = ResultsFeed(self.builder, topic, status, Settled(clock, stale_ms))
+        self._feed = ResultsFeed(self.builder, topic, status, SettledReports(clock, stale_ms))
         self._takers = (HistoryStore(lambda report, history: None).take, self._feed.take)
         self._publisher = Publisher(builder=self.builder, store=store, publish_ms=1, clock=clock, status=status, on_report=self._take)
         self._status = status
