@@ -27,10 +27,6 @@ from streammetrics.config.fields import (
 )
 from streammetrics.config.times import StartField
 
-LINGER_MS_MAX: Final = 1_000
-"""Checks of the brokers wait behind a fetch on the same connection, and a check fails after two seconds."""
-
-
 ProviderName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)]
 
 
@@ -106,12 +102,6 @@ class KafkaSettings(Section):
         " A larger record batch is still fetched.",
         65_536,
         1_073_741_824,
-    )
-    linger_ms: Whole = milliseconds(
-        100,
-        "How long a broker collects records before it sends a worker that has caught up what there is. Larger batches cost less CPU per"
-        " event; every number is later by this time. A worker with a backlog does not wait. 0: the broker sends each record at once.",
-        most=LINGER_MS_MAX,
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting(
         "PLAINTEXT", "Protocol for the connections to the brokers."

@@ -41,7 +41,10 @@ class WorkerSettings(Section):
     )
     batch_events_max: Whole = whole(20_000, "Maximum records per poll.", 1, 1_000_000)
     commit_ms: Whole = milliseconds(
-        1_000, "Time between commits while events arrive. A user with many events is written once per commit.", most=60_000
+        1_000,
+        "Time between commits while events arrive, the same moments for all tasks of a process. A user with many events is written once per"
+        " commit. A worker that has caught up lets the brokers collect records until shortly before a commit, at most for a second.",
+        most=60_000,
     )
     commit_behind_ms: Whole = milliseconds(
         3_000,

@@ -137,7 +137,7 @@ class FileSource:
         """Always reachable: files are there or fail at once."""
         return SourceHealth()
 
-    def poll(self, timeout_s: float) -> PollResult:
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
         """Return the next chunk of one input. Waits only for stdin. Raises SourceError."""
         assigned = frozenset() if self._assigned else frozenset({0})
         self._assigned = True

@@ -119,7 +119,9 @@ class Source(Protocol):
         """Whether the source can be reached. `poll` raises nothing while it waits for a broker to return."""
         ...
 
-    def poll(self, timeout_s: float) -> PollResult: ...
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
+        """Return what has arrived, within `timeout_s`. For `collect_s` the log may hold back records, to send them together."""
+        ...
 
     def inputs_of(self, task: int) -> tuple[Input, ...]:
         """Return the inputs of a task: partition number `task` of every topic, in the configured order of the topics."""

@@ -87,6 +87,8 @@ class LogSource:
         self.paused: set[Input] = set()
         self.positions: dict[Input, int] = {}
         self.acknowledged: dict[Input, int] = {}
+        self.last_poll = 0.0, 0.0
+        """The longest time of the last poll, and how long records may wait to be sent together, in seconds."""
         self.closed = False
         self.chance = chance
         self._owned: set[int] = set()
@@ -106,7 +108,8 @@ class LogSource:
         for place in [place for place in self.positions if place.partition in set(tasks)]:
             del self.positions[place]
 
-    def poll(self, timeout_s: float) -> PollResult:
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
+        self.last_poll = timeout_s, collect_s
         if self.chance is not None and self.chance.random() < self.failures:
             raise SourceError("the log does not answer")
         revoked, assigned = frozenset(self._revoked), frozenset(self._assigned)

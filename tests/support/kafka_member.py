@@ -53,8 +53,8 @@ class Member:
         self.got: dict[Input, list[InputRecord]] = defaultdict(list)
         self.source = KafkaSource(settings, clock, poll_records_max=poll_records_max)
 
-    def turn(self, timeout_s: float = 0.05) -> None:
-        polled = self.source.poll(timeout_s)
+    def turn(self, timeout_s: float = 0.05, collect_s: float = 0.0) -> None:
+        polled = self.source.poll(timeout_s, collect_s)
         self.tasks -= polled.revoked
         for task in polled.assigned:
             self.source.start(task, {place: self.stored[place] for place in self.source.inputs_of(task) if place in self.stored})

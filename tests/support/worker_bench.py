@@ -211,8 +211,8 @@ class NothingArrives(Random):
 class OneInputPerPoll(LogSource):
     """A source with records of only one input per poll, as Kafka does when one input fills it."""
 
-    def poll(self, timeout_s: float) -> PollResult:
-        polled = super().poll(timeout_s)
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
+        polled = super().poll(timeout_s, collect_s)
         for place in [*polled.records][1:]:
             self.positions[place] -= len(polled.records[place])
         return replace(polled, records=dict([*polled.records.items()][:1]))
@@ -249,10 +249,10 @@ class Bench:
         self.source = self._read(self.source.records_max)
         self.worker = self.start_worker(**options)
 
-    def show(self, *times: int, user: str = "u") -> None:
+    def show(self, *times: int, user: str = "u", task: int = 0) -> None:
         for ts in times:
             shown = Impression(f"{user}-{ts}", user, START_MS + ts, ("a", "b"))
-            self.logs.append(Input(self.settings.inputs[0], 0), native_json(shown))
+            self.logs.append(Input(self.settings.inputs[0], task), native_json(shown))
 
     def click(self, *times: int, user: str = "u") -> None:
         for ts in times:
@@ -302,12 +302,12 @@ class CachedEnds(LogSource):
         bench.source = self
         bench.worker = bench.start_worker()
 
-    def poll(self, timeout_s: float) -> PollResult:
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
         assert self.health.ends_asked is not None
         if self.clock.monotonic() - self.health.ends_asked >= self.EVERY_SECONDS:
             self._ends, self.ends_asked = dict(super().ends()), self.ends_asked + 1
             self.health = replace(self.health, ends_asked=self.clock.monotonic())
-        return super().poll(timeout_s)
+        return super().poll(timeout_s, collect_s)
 
     def ends(self) -> Mapping[Input, int]:
         return self._ends

@@ -27,10 +27,12 @@ from streammetrics.connectors.source import Input
 REQUEST_MS = 2_000
 CLOSE_MS = 1_000
 FETCH_WAIT_MS = 100
-"""How long a broker may hold a fetch while it has no record at all. The client sends a broker one fetch at a time. While a fetch waits at
-the end of some inputs, no other input of that broker is read."""
+"""How long a broker may hold a fetch, unless the reader can wait longer. The client sends a broker one fetch at a time. While a fetch waits
+at the end of some inputs, no other input of that broker is read."""
+FETCH_WAIT_MS_MAX = 1_000
+"""Other requests on the same connection wait as long. It is less than they may take."""
 FETCH_BYTES_MIN = 1 << 20
-"""A broker that has this much answers a fetch at once. A worker with a backlog therefore never lingers."""
+"""A broker that has this much answers a fetch at once. A worker with a backlog therefore never waits."""
 log = structlog.get_logger("streammetrics.kafka")
 
 
@@ -53,7 +55,8 @@ def new_consumer(settings: KafkaSettings, in_group: bool = True) -> tuple[KafkaC
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=max(100, min(2_000, settings.session_timeout_ms // 5)),
             max_partition_fetch_bytes=settings.partition_fetch_bytes_max,
-            **fetch_waits(settings),
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            fetch_min_bytes=fetch_bytes_min(settings),
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
@@ -62,15 +65,13 @@ def new_consumer(settings: KafkaSettings, in_group: bool = True) -> tuple[KafkaC
     return consumer, network
 
 
-def fetch_waits(settings: KafkaSettings) -> dict[str, int]:
-    """Return how long and for how many bytes a broker holds a fetch.
+def fetch_bytes_min(settings: KafkaSettings) -> int:
+    """Return for how many bytes a broker holds a fetch.
 
     The broker waits, not the client, so a poll returns as before when partitions are reassigned or its timeout ends. No fetch can have
     more bytes than a partition may send: without that bound a worker with one small partition would wait in a backlog.
     """
-    if not settings.linger_ms:
-        return {"fetch_max_wait_ms": FETCH_WAIT_MS, "fetch_min_bytes": 1}
-    return {"fetch_max_wait_ms": settings.linger_ms, "fetch_min_bytes": min(FETCH_BYTES_MIN, settings.partition_fetch_bytes_max // 2)}
+    return min(FETCH_BYTES_MIN, settings.partition_fetch_bytes_max // 2)
 
 
 def await_metadata(cluster: Any) -> None:

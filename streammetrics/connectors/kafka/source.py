@@ -20,6 +20,8 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.client import METADATA_MS_MAX, Network, client_log, unreachable_reason
 from streammetrics.connectors.kafka.consumer import (
+    FETCH_WAIT_MS,
+    FETCH_WAIT_MS_MAX,
     TaskAssignment,
     await_done,
     await_metadata,
@@ -30,7 +32,7 @@ from streammetrics.connectors.kafka.consumer import (
     position_of,
 )
 from streammetrics.connectors.kafka.health import LivenessMonitor, explained
-from streammetrics.connectors.kafka.patches import fast_fetch, fencing, parked_records
+from streammetrics.connectors.kafka.patches import collected_fetch, fast_fetch, fencing, parked_records
 from streammetrics.connectors.kafka.stored_offsets import LogIdentity, StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
 from streammetrics.connectors.source import START_AGAIN, Input, InputRecord, LogIds, PollResult, SourceHealth
@@ -97,8 +99,11 @@ class KafkaSource:
 
     # --- the Source protocol
 
-    def poll(self, timeout_s: float) -> PollResult:
-        """Return records of started tasks, and the tasks assigned and revoked before them. Raises SourceError, StateError, ConfigError."""
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
+        """Return records of started tasks, and the tasks assigned and revoked before them. Raises SourceError, StateError, ConfigError.
+
+        Brokers may collect records for `collect_s`, up to FETCH_WAIT_MS_MAX, but send them sooner if there are many.
+        """
         now = self._clock()
         if self._consumer is None:
             self._try_rebuild(timeout_s)
@@ -110,6 +115,7 @@ class KafkaSource:
         self._identity.check(self._network.cluster, now)
         self._split_since = (self._split_since or now) if self._assignment.split else None
         parked_records.release(self._consumer)
+        self._hold_fetches(min(FETCH_WAIT_MS_MAX, max(FETCH_WAIT_MS, int(1_000 * collect_s))))
         with explained(self._consumer, self._settings, self._identity, self._monitor):
             if self._fenced.is_set():
                 raise FencedInstanceIdError()
@@ -208,6 +214,7 @@ class KafkaSource:
         consumer, self._network = new_consumer(self._settings)
         self._as_records = fast_fetch.install(consumer, self._whole_records)
         self._fenced = fencing.install(consumer)
+        self._hold_fetches = collected_fetch.install(consumer)
         self._consumer = consumer
         consumer.subscribe(topics=list(self._settings.topics), listener=self._assignment)
         await_metadata(self._network.cluster)

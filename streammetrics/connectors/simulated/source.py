@@ -44,7 +44,7 @@ class SimulatedSource:
         """Always reachable."""
         return SourceHealth()
 
-    def poll(self, timeout_s: float) -> PollResult:
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
         if not self._announced:
             self._announced = True
             return PollResult(assigned=frozenset(range(self._tasks)))

@@ -51,9 +51,9 @@ class LogicalClock(SystemClock):
 class ReplayFileSource(FileSource):
     """A file source with errors that end the replay: a retry would silently skip the damaged part."""
 
-    def poll(self, timeout_s: float) -> PollResult:
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
         try:
-            return super().poll(timeout_s)
+            return super().poll(timeout_s, collect_s)
         except SourceError as error:  # the loop retries SourceError, which does not help for files
             raise StreammetricsError(str(error)) from error
 

@@ -62,6 +62,8 @@ class Worker:
             timeout_s = max(0.01, min(timeout_s, next_retry - now))
         if any(task.commits.awaits_reply for task in self.tasks.values()):
             timeout_s = min(timeout_s, REPLY_SECONDS)
+        elif any(task.has_changes for task in self.tasks.values()):
+            timeout_s = min(timeout_s, self.runner.schedule.next_in(now))
         self._poll(timeout_s)
         self._advance()
         self._pace()
@@ -132,7 +134,7 @@ class Worker:
     def _poll(self, timeout_s: float) -> None:
         began = self.clock.monotonic()
         try:
-            polled = self.source.poll(timeout_s)
+            polled = self.source.poll(timeout_s, self._collect_seconds(began))
         except SourceError as error:
             self._poll_failed_seconds = self.clock.monotonic()
             self._polling.failed(error, self._poll_failed_seconds, self.rules.retry_seconds_max)
@@ -147,6 +149,14 @@ class Worker:
             task = self.tasks.get(origin.partition)
             if task is not None and task.state is not None and records:
                 self._take_records(task, origin, records)
+
+    def _collect_seconds(self, now: float) -> float:
+        """Return how long records can wait: until the next commit if there is one to come and no task is behind."""
+        tasks = self.tasks.values()
+        if not any(task.has_uncommitted for task in tasks):
+            return 0.0
+        is_behind = any(task.state is None or self.runner.is_behind(task) for task in tasks)
+        return 0.0 if is_behind else self.runner.schedule.fetch_in(now)
 
     def _rebalance(self, assigned: AbstractSet[int], revoked: AbstractSet[int]) -> None:
         """Drop and add tasks. A task that stays through a rebalance is in both sets, and is claimed again."""

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from streammetrics.connectors.clock import Clock
-from streammetrics.connectors.source import Input, InputRecord
+from streammetrics.connectors.source import Input, InputRecord, Source
 from streammetrics.connectors.store import FieldStore
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.input_warnings import OUTAGE, OutageNote, StandstillNote, decode_notes, encode_note
@@ -26,6 +26,28 @@ UNKNOWN_REASON = "the Kafka client returns no record and no error; a transaction
 NOTE_SECONDS = 2.0
 """Time between two looks at the status."""
 log = structlog.get_logger("streammetrics.runtime.consume.lag")
+
+
+class EarlierEnds:
+    """The ends of the inputs as of the check before the last one. Who has read up to them is not behind.
+
+    The last check would not do: in live traffic it always finds records that wait for the next fetch.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._asked: float | None = None
+        self._before: Mapping[Input, int] = {}
+        self._last: Mapping[Input, int] = {}
+
+    def before(self) -> Mapping[Input, int]:
+        """Return the ends. Those of a new input, and of a source whose ends are always current, are the last ones."""
+        asked, ends = self._source.health.ends_asked, self._source.ends()
+        if asked is None:
+            return ends
+        if asked != self._asked:
+            self._asked, self._before, self._last = asked, self._last, ends
+        return {**ends, **self._before}
 
 
 class LagTracker:

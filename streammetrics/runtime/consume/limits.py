@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from streammetrics.connectors.store import DueQuery
 from streammetrics.engine.batch import users_of
@@ -18,6 +19,8 @@ from streammetrics.state.tables import StateChanges
 
 LARGE_BYTES = 4_096
 """A user with at least this many bytes of stored state is large. A typical user has less than a thousand."""
+FETCH_LEAD_SECONDS = 0.05
+"""How long before a commit the last records for it are fetched, if that is not more than a twentieth of `commit_ms`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,36 @@ class WorkerRules:
     fenced_wait_seconds: float = 10.0
     retry_seconds_max: float = 0.0
     """How long an outage may last before the worker gives up; 0 means no limit."""
+
+
+class CommitSchedule(NamedTuple):
+    """The times at which all tasks of a worker commit while they are caught up. They are the same for all, so that one fetch serves them.
+
+    >>> schedule = CommitSchedule(start_seconds=10.0, every_seconds=1.0)
+    >>> schedule.last(10.9), schedule.last(12.0), round(schedule.next_in(12.25), 2)
+    (10.0, 12.0, 0.75)
+    >>> [round(schedule.fetch_in(now), 2) for now in (12.25, 12.94, 12.96)]
+    [0.7, 1.01, 0.99]
+    """
+
+    start_seconds: float
+    every_seconds: float
+
+    def last(self, now_seconds: float) -> float:
+        """Return the last of these times, in monotonic seconds."""
+        if not self.every_seconds:
+            return now_seconds
+        return now_seconds - (now_seconds - self.start_seconds) % self.every_seconds
+
+    def next_in(self, now_seconds: float) -> float:
+        """Return the seconds until the next one."""
+        return self.last(now_seconds) + self.every_seconds - now_seconds
+
+    def fetch_in(self, now_seconds: float) -> float:
+        """Return the seconds until the last fetch before a commit: before the one after next if the next one has its records."""
+        lead_seconds = min(FETCH_LEAD_SECONDS, self.every_seconds / 20)
+        seconds = self.next_in(now_seconds) - lead_seconds
+        return seconds if seconds > lead_seconds else seconds + self.every_seconds
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from streammetrics.connectors.store import Claim, Commit, CommitOutcome
 from streammetrics.engine.batch import Rejected
 from streammetrics.engine.task_state import TaskState
 from streammetrics.runtime.consume.backlog import Backlog, Chunk
-from streammetrics.runtime.consume.limits import CommitRoom, WorkerRules
+from streammetrics.runtime.consume.limits import CommitRoom, CommitSchedule, WorkerRules
 from streammetrics.runtime.retry import RetryState
 
 LETTERS_MAX = 1_000
@@ -179,7 +179,7 @@ class CommitProgress:
     def written(self, now_seconds: float, offsets: Mapping[Input, int]) -> None:
         self.written_seconds, self.has_written, self.offsets = now_seconds, True, offsets
 
-    def is_due(self, rules: WorkerRules, now_seconds: float, is_behind: bool) -> bool:
+    def is_due(self, rules: WorkerRules, schedule: CommitSchedule, now_seconds: float, is_behind: bool) -> bool:
         """Return whether enough time has passed for the next commit.
 
         The first commit after a claim is early because other workers wait for the task. So is the first one after a
@@ -187,9 +187,9 @@ class CommitProgress:
         """
         if self.was_behind and not is_behind:
             return True
-        passed_ms = (now_seconds - self.written_seconds) * 1_000
-        if passed_ms < rules.commit_ms:
+        if self.written_seconds >= schedule.last(now_seconds) and rules.commit_ms:
             return False
+        passed_ms = (now_seconds - self.written_seconds) * 1_000
         return passed_ms >= rules.commit_behind_ms or not self.has_written or not is_behind
 
 

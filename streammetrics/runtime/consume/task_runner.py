@@ -27,7 +27,8 @@ from streammetrics.runtime.consume.backlog import Chunk
 from streammetrics.runtime.consume.claims import Claims, RivalGroups
 from streammetrics.runtime.consume.event_log import TimeLog
 from streammetrics.runtime.consume.idle_inputs import IdleInputs
-from streammetrics.runtime.consume.limits import WorkerRules
+from streammetrics.runtime.consume.lag import EarlierEnds
+from streammetrics.runtime.consume.limits import CommitSchedule, WorkerRules
 from streammetrics.runtime.consume.owned_task import CommitReply, InFlightCommit, InlineExecutor, OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch
 from streammetrics.runtime.status import ProcessStatus
@@ -72,11 +73,13 @@ class TaskRunner:
         self.rules, self.clock, self.status = rules, clock, status
         self.tasks: dict[int, OwnedTask] = {}
         """The owned tasks by number. The worker adds and removes them."""
+        self.schedule = CommitSchedule(clock.monotonic(), rules.commit_ms / 1_000)
         self.rivals = RivalGroups(group_id)
         self._commits = commits or InlineExecutor()
         self._users = Prefetch(store)
         self._claims = Claims(engine, source, store, clock, rules, logs or LogIds(), group_id)
         self._idle_inputs = IdleInputs(source, store, clock, rules)
+        self._ends = EarlierEnds(source)
         self._misplaced = misplaced
         self._time_log = TimeLog()
         self._on_final = on_final
@@ -232,9 +235,12 @@ class TaskRunner:
         if tick_ms is not None:
             self.step(task, None, tick_ms=tick_ms)
 
+    def is_behind(self, task: OwnedTask) -> bool:
+        """Return whether records wait to be read that were already there at the check of the ends before the last."""
+        return task.is_behind(self._ends.before())
+
     def _is_commit_due(self, task: OwnedTask) -> bool:
-        is_behind = task.is_behind(self.source.ends())
-        return task.commits.is_due(self.rules, self.clock.monotonic(), is_behind)
+        return task.commits.is_due(self.rules, self.schedule, self.clock.monotonic(), self.is_behind(task))
 
     def _commit(self, task: OwnedTask, *, with_sessions: bool = True) -> None:
         """Commit what the task has processed.
@@ -262,7 +268,7 @@ class TaskRunner:
         self._users.forget_written(task, {*changes.users, *changes.pieces, *changes.users_gone})
         assignment = task.assignment
         commit = Commit(task.number, assignment.epoch, assignment.token, assignment.seq + 1, changes)
-        task.commits.was_behind = task.is_behind(self.source.ends())
+        task.commits.was_behind = self.is_behind(task)
         task.commits.in_flight = InFlightCommit(commit, task.next_offsets(task.state), frozenset(changes.users_gone))
         self._take_reply(task, wait=False)
 

@@ -1,4 +1,4 @@
-"""How long a broker holds a fetch, by the settings, and the ends of topics that are gone."""
+"""For how many bytes a broker holds a fetch, and the ends of topics that are gone."""
 
 from __future__ import annotations
 
@@ -12,27 +12,20 @@ from kafka.structs import OffsetAndTimestamp, TopicPartition
 from structlog.testing import capture_logs
 
 from streammetrics.config.kafka import KafkaSettings
-from streammetrics.connectors.kafka.consumer import FETCH_BYTES_MIN, TaskAssignment, ends_of, fetch_waits
+from streammetrics.connectors.kafka.consumer import FETCH_BYTES_MIN, TaskAssignment, ends_of, fetch_bytes_min
 from streammetrics.connectors.source import Input
 
 BROKERS = ("127.0.0.1:9092",)
 
 
-def test_a_broker_collects_records_for_the_linger_time() -> None:
-    waits = fetch_waits(KafkaSettings(bootstrap_servers=BROKERS, linger_ms=250))
-    assert waits == {"fetch_max_wait_ms": 250, "fetch_min_bytes": FETCH_BYTES_MIN}
-
-
-def test_without_linger_the_first_record_ends_the_wait() -> None:
-    waits = fetch_waits(KafkaSettings(bootstrap_servers=BROKERS, linger_ms=0))
-    assert waits == {"fetch_max_wait_ms": 100, "fetch_min_bytes": 1}
+def test_a_broker_collects_records() -> None:
+    assert fetch_bytes_min(KafkaSettings(bootstrap_servers=BROKERS)) == FETCH_BYTES_MIN
 
 
 @pytest.mark.parametrize("partition_bytes", [65_536, 1 << 20, 1 << 30])
 def test_one_full_partition_always_ends_the_wait(partition_bytes: int) -> None:
-    """Otherwise a worker whose only backlog is on one partition would linger after every fetch."""
-    waits = fetch_waits(KafkaSettings(bootstrap_servers=BROKERS, partition_fetch_bytes_max=partition_bytes))
-    assert 0 < waits["fetch_min_bytes"] <= partition_bytes
+    """Otherwise a worker whose only backlog is on one partition would wait after every fetch."""
+    assert 0 < fetch_bytes_min(KafkaSettings(bootstrap_servers=BROKERS, partition_fetch_bytes_max=partition_bytes)) <= partition_bytes
 
 
 def test_a_topic_without_an_answer_is_an_error_of_the_client() -> None:

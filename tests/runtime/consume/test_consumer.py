@@ -16,6 +16,7 @@ from streammetrics.events import Event
 from streammetrics.events.model import Impression
 from streammetrics.events.record import Later
 from streammetrics.runtime.consume.consumer import REPLY_SECONDS
+from streammetrics.runtime.consume.limits import FETCH_LEAD_SECONDS
 from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, SlowNetwork
 from tests.support.machine import engine_of
 from tests.support.native_json import native_json
@@ -26,6 +27,7 @@ from tests.support.worker_bench import (
     SETTINGS,
     START_MS,
     Bench,
+    CachedEnds,
     NothingArrives,
     assert_exact,
     decode,
@@ -44,7 +46,7 @@ class TestShutdown:
         bench.turn()
         polls: list[float] = []
         poll = bench.source.poll
-        monkeypatch.setattr(bench.source, "poll", lambda timeout_s: polls.append(timeout_s) or poll(timeout_s))
+        monkeypatch.setattr(bench.source, "poll", lambda *seconds: polls.append(seconds[0]) or poll(*seconds))
         bench.turn()
         bench.show(0)
         bench.turn(2)
@@ -80,6 +82,56 @@ class TestShutdown:
         bench.turn()
         bench.worker.finish()
         assert_exact(bench.store, bench.logs, bench.engine)
+
+
+class TestCollectedRecords:
+    """How long the log may hold back records. The poll's second number is that."""
+
+    def bench(self) -> Bench:
+        bench = Bench(commit_ms=1_000, commit_bytes_max=1 << 20)
+        bench.turn(12, seconds=0.1)
+        for number in range(2):  # the first one is committed at once, and the second one waits
+            bench.show(number)
+            bench.turn(seconds=0.1)
+        return bench
+
+    def test_records_wait_for_the_next_commit(self) -> None:
+        bench = self.bench()
+        bench.turn(seconds=0.1)
+        timeout_s, collect_s = bench.source.last_poll
+        next_in = bench.worker.runner.schedule.next_in(bench.clock.monotonic())
+        assert timeout_s <= 0.2
+        assert collect_s == pytest.approx(next_in - FETCH_LEAD_SECONDS, abs=0.01)
+
+    def test_a_poll_ends_when_a_commit_is_due(self) -> None:
+        bench = self.bench()
+        schedule = bench.worker.runner.schedule
+        bench.clock.advance(schedule.next_in(bench.clock.monotonic()) - 0.03)
+        bench.worker.turn()
+        assert bench.source.last_poll[0] == pytest.approx(0.03, abs=0.01)
+
+    def test_nothing_waits_while_there_is_nothing_to_commit(self) -> None:
+        """The first record after silence is committed at once."""
+        bench = self.bench()
+        bench.turn(20, seconds=0.1)
+        assert bench.offsets[0] == 2
+        assert bench.source.last_poll[1] == 0.0
+
+    def test_nothing_waits_while_records_wait_to_be_read(self) -> None:
+        bench = Bench(commit_ms=1_000, commit_bytes_max=1 << 20, records_max=1)
+        bench.show(*range(50))
+        bench.turn(25, seconds=0.1)
+        assert bench.source.last_poll[1] == 0.0
+
+    def test_records_that_came_since_the_check_before_do_not_count_as_a_backlog(self) -> None:
+        """In live traffic each check of the ends finds records that wait for the next fetch."""
+        bench = Bench(commit_ms=1_000, commit_behind_ms=60_000, commit_bytes_max=1 << 20)
+        source = CachedEnds(bench)
+        for turn in range(40):
+            bench.turn(seconds=0.1)
+            bench.show(turn)  # after the poll, so that each check sees a record that is not read yet
+        assert source.ends_asked > 5
+        assert 3 <= len(bench.store.written) <= 6
 
 
 class TestRebalances:

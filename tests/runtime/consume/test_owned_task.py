@@ -183,3 +183,16 @@ class TestCommitTimes:
         bench.show(*range(100))
         bench.turn(100, seconds=0.1)
         assert 3 <= len(bench.store.written) <= 5
+
+    def test_all_tasks_commit_at_the_same_times(self) -> None:
+        bench = Bench(tasks=3, commit_ms=1_000, commit_bytes_max=1 << 20)
+        written: dict[int, list[int]] = {task: [] for task in range(3)}
+        for turn in range(50):
+            for task in range(3):
+                if turn > 7 * task:  # they begin at different times
+                    bench.show(turn, task=task)
+            before = len(bench.store.written)
+            bench.turn(seconds=0.1)
+            for commit in bench.store.written[before:]:
+                written[commit.task].append(turn)
+        assert written[0][-3:] == written[1][-3:] == written[2][-3:]

@@ -41,7 +41,7 @@ class _Logs:
         self.paused: set[Input] = set()
         self._assigned = False
 
-    def poll(self, timeout_s: float) -> PollResult:
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
         if not self._assigned:
             self._assigned = True
             return PollResult(assigned=frozenset({0}))

@@ -49,11 +49,11 @@ class Reader(LogSource):
         """The brokers go away, or come back."""
         self.health = replace(self.health, reachable=not self.health.reachable, since=now_seconds, last_error="no broker answers")
 
-    def poll(self, timeout_s: float) -> PollResult:
+    def poll(self, timeout_s: float, collect_s: float = 0.0) -> PollResult:
         self._fate.may_die()
         if self._fate.strikes("the log does not answer"):
             raise SourceError("the log does not answer")
-        return super().poll(timeout_s) if self.health.reachable else PollResult()
+        return super().poll(timeout_s, collect_s) if self.health.reachable else PollResult()
 
     def acknowledge(self, offsets: Mapping[Input, int]) -> None:
         """Check that the store has what is acknowledged. It may lose it afterwards."""
