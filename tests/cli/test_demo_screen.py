@@ -17,7 +17,7 @@ def test_a_rate_is_shown_from_the_second_refresh_on(capsys: pytest.CaptureFixtur
     settings, status, clock = load_demo(None, {}, {}).settings, ProcessStatus(), HandClock(0, look_seconds=0)
     engine = build_engine(settings, TOPICS)
     screen = Screen(settings, engine.layout, status, clock, "treatment")
-    screen.take(build_report_builder(settings, engine).report(1))
+    screen.on_report(build_report_builder(settings, engine).report(1))
     for count in (10_000, 10_500):
         status.records[Input("impressions", 0)] = count
         screen.refresh()

@@ -113,8 +113,8 @@ def run_demo(
     history = HistoryStore(views.show)
 
     def show(report: Report) -> None:
-        history.take(report)
-        screen.take(report)
+        history.on_report(report)
+        screen.on_report(report)
 
     publisher = Publisher(
         builder=build_report_builder(settings, engine),

@@ -35,7 +35,7 @@ LINE_SECONDS = 2.0
 class Screen:
     """Shows the latest report: the control beside `treatment`.
 
-    `take` may be called from any thread, `refresh` only from the main thread.
+    `on_report` may be called from any thread, `refresh` only from the main thread.
     """
 
     def __init__(self, settings: Settings, layout: TallyLayout, status: ProcessStatus, clock: Clock, treatment: str) -> None:
@@ -51,7 +51,7 @@ class Screen:
         self._line_due = 0.0
         self._urls = ""
 
-    def take(self, report: Report) -> None:
+    def on_report(self, report: Report) -> None:
         """Set the report to show."""
         self._report = report
 

@@ -25,7 +25,7 @@ class FirstEventsLog:
         self._since_seconds: float | None = None
         self._logged = False
 
-    def take(self, report: Report, history: History) -> None:
+    def on_report(self, report: Report, history: History) -> None:
         """Show a report, and log a change."""
         self._show(report, history)
         sentences = self._first_events.sentences(report)

@@ -63,7 +63,13 @@ def run(settings: Settings, stop: threading.Event) -> None:
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
     try:
         serve(
-            settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, views.show).take, None if pool is None else pool.run
+            settings,
+            engine,
+            clock,
+            status,
+            stop,
+            FirstEventsLog(first_events, clock, views.show).on_report,
+            None if pool is None else pool.run,
         )
     finally:
         server.stop()

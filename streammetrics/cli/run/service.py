@@ -94,17 +94,17 @@ class _Process:
         builder = build_report_builder(settings, self.engine)
         history_blob = RedisBlobStore(store.settings, HISTORY_KEY)
         stack.callback(history_blob.close)
-        takers = [HistoryStore(show, history_blob).take]
+        receivers = [HistoryStore(show, history_blob).on_report]
         if settings.kafka.results_topic:
             sink = self.startup.reached("source", lambda: KafkaResults(settings.kafka, settings.kafka.results_topic))
             stack.callback(sink.close)
             feed = ResultsFeed(builder, sink, status, SettledReports(self.clock, settings.exporter.gate_stale_ms))
             self.start("results", feed.run, stack)
-            takers.append(feed.take)
+            receivers.append(feed.on_report)
 
-        def take(report: Report) -> None:
-            for taker in takers:
-                taker(report)
+        def on_report(report: Report) -> None:
+            for receiver in receivers:
+                receiver(report)
 
         publisher = Publisher(
             builder=builder,
@@ -112,7 +112,7 @@ class _Process:
             publish_ms=settings.exporter.publish_ms,
             clock=self.clock,
             status=status,
-            on_report=take,
+            on_report=on_report,
             retry_seconds_max=settings.worker.retry_seconds_max,
             standstills=self._standstill_fields(stack),
         )

@@ -166,10 +166,10 @@ def _head(stream: io.BufferedReader) -> bytes:
 
 def rejoined(start: bytes, rest: io.BufferedReader) -> io.BufferedReader:
     """Return a stream of which the first bytes were read already."""
-    return io.BufferedReader(_Rejoined(start, rest), READ_BYTES)
+    return io.BufferedReader(_RejoinedStream(start, rest), READ_BYTES)
 
 
-class _Rejoined(io.RawIOBase):
+class _RejoinedStream(io.RawIOBase):
     def __init__(self, start: bytes, rest: io.BufferedReader) -> None:
         self._start, self._rest = start, rest
 

@@ -51,7 +51,7 @@ class _ExperimentTrack(NamedTuple):
     scope: str
 
 
-class _Measured(NamedTuple):
+class _MeasuredVariant(NamedTuple):
     variant: str
     measure: str
 
@@ -190,7 +190,9 @@ class RecentPoints:
         windows = sorted({track.window_ms for track in tracks if isinstance(track, _WindowTrack)})
         if windows and window_ms not in windows:
             raise UnknownChoiceError(f"window_ms: got {window_ms}; allowed are {', '.join(map(str, windows))}")
-        measured = (key.measure for points in tracks.values() for point in points for key in point.lines if isinstance(key, _Measured))
+        measured = (
+            key.measure for points in tracks.values() for point in points for key in point.lines if isinstance(key, _MeasuredVariant)
+        )
         if tracks and metric not in (metrics := dict.fromkeys((*self._metrics, *measured))):
             raise UnknownChoiceError(f"metric: got {metric!r}; allowed are {', '.join(metrics)}")
 
@@ -274,12 +276,12 @@ def _measure_lines(experiment: ExperimentReport) -> Iterator[tuple[Hashable, arr
     for variant in experiment.variants:
         for measure in variant.measures:
             values = (measure.mean, measure.error, measure.lift, measure.lift_lower, measure.lift_upper)
-            name = _Measured(variant.variant, measure_text(measure.metric, measure.k))
+            name = _MeasuredVariant(variant.variant, measure_text(measure.metric, measure.k))
             yield name, array("d", (nan if value is None else value for value in values))
 
 
 def _experiment_curves(track: _ExperimentTrack, points: Sequence[_Point], metric: str) -> ExperimentCurves:
-    keys = sorted({key for point in points for key in point.lines if isinstance(key, _Measured) and key.measure == metric})
+    keys = sorted({key for point in points for key in point.lines if isinstance(key, _MeasuredVariant) and key.measure == metric})
     lines = tuple(
         VariantCurve(variant=key.variant, **{name: _column(points, key, at) for at, name in enumerate(_MEASURE_FIELDS)}) for key in keys
     )

@@ -47,7 +47,7 @@ def from_frame(
     """
     names = [list_id, grade, *_order_column(rank, score), *([user] if user else [])]
     columns = _columns(frame, names)
-    grouped = _Grouped(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
+    grouped = _GroupedRows(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
     users = None if user is None else grouped.value_per_list(user, list_id, _ids(user, columns[user]))
     grades = _numbers(grade, columns[grade])[grouped.order]
     scores = None if score is None else _numbers(score, columns[score])[grouped.order]
@@ -83,7 +83,7 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     """
     columns = _columns(run, [list_id, item, *_order_column(rank, score), *([user] if user else [])])
     judged = _columns(qrels, [list_id, item, grade])
-    grouped = _Grouped(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
+    grouped = _GroupedRows(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
     scores = None if score is None else _numbers(score, columns[score])
     judgments = _judgments(_ids(list_id, judged[list_id]), _ids(item, judged[item]), _numbers(grade, judged[grade]))
     require_common_lists(set(grouped.lists), judgments.keys())
@@ -122,7 +122,7 @@ def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = 
     return from_padded(cells, lengths=lengths, lists=lists, users=users)
 
 
-class _Grouped:
+class _GroupedRows:
     """Rows grouped by list. `order` sorts them by list, then by rank if there are ranks, otherwise in their given order."""
 
     def __init__(self, ids: Sequence[Hashable], rank: str = "", ranks: Numbers | None = None) -> None:
@@ -156,7 +156,7 @@ class _Grouped:
 
 
 def _shown(
-    grouped: _Grouped,
+    grouped: _GroupedRows,
     items: Sequence[Hashable],
     scores: Numbers | None,
     judgments: Mapping[Hashable, Any],

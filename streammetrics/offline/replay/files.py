@@ -247,7 +247,7 @@ def _in_one_process(whole: ReplayRun, source: ReplayFileSource, progress: Replay
     worker = ReplayWorker(whole.settings, whole.engine, source, letters, lambda panes: whole.write_panes(panes, final=True))
     store = worker.store
     history = whole.history(store, 1)
-    on_snapshot = None if history is None else lambda snapshot: history.take([snapshot])
+    on_snapshot = None if history is None else lambda snapshot: history.add([snapshot])
     worker.read_all(on_snapshot, progress, flush=flush)
     whole.write_panes(worker.finish(), final=False)
     builder = build_report_builder(whole.settings, whole.engine)

@@ -112,7 +112,7 @@ class SnapshotHolds:
             if self._times is None:
                 self._times = snapshot_times(progress.began_ms)
             else:
-                self.take(worker)
+                self.snapshot(worker)
             worker.hold(next(self._times))
 
     def after_end(self, worker: Worker, *, flush: bool) -> None:
@@ -120,16 +120,16 @@ class SnapshotHolds:
 
         Then there are as many snapshots as for inputs that go on. The state after the last list is not taken: the final report has it.
         """
-        self.take(worker)
+        self.snapshot(worker)
         state = worker.tasks[0].state if 0 in worker.tasks else None
         if not flush or self._times is None:
             return
         while self._watch.seen and state is not None and state.enrolments.enrolled_before <= state.progress.newest_supported():
             worker.end(state.progress.hold)
-            self.take(worker)
+            self.snapshot(worker)
             worker.hold(next(self._times))
 
-    def take(self, worker: Worker) -> None:
+    def snapshot(self, worker: Worker) -> None:
         """Enrol what is due, and take a snapshot if a list with an experiment or an exposure was read."""
         state = worker.tasks[0].state if 0 in worker.tasks else None
         if state is None or not self._watch.seen:
@@ -148,7 +148,7 @@ class ReplayHistory:
         self.builder, self._store, self._tasks = builder, store, tasks
         self._stored: dict[tuple[str, str], DownsampledValues[StoredSums]] = {}
 
-    def take(self, parts: Sequence[Snapshot]) -> None:
+    def add(self, parts: Sequence[Snapshot]) -> None:
         """Keep the totals of all processes, if a list was enrolled in any of them."""
         if not any(part.is_changed for part in parts):
             return

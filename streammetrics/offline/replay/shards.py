@@ -292,7 +292,7 @@ class Shards:
     def _take_snapshots(self) -> None:
         """Take each snapshot that all processes have reached."""
         while self._history is not None and all(self._snapshots):
-            self._history.take([waiting.popleft() for waiting in self._snapshots])
+            self._history.add([waiting.popleft() for waiting in self._snapshots])
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def merged(rows: Iterable[Sequence[Any]], run: ReplayRun, history: ReplayHistory
         if kind == SNAPSHOT:
             assert history is not None
             taken: list[Snapshot] = list(values)
-            history.take(taken)
+            history.add(taken)
         elif kind == PANE:
             run.write_panes(merged_panes([[FinalPane(key, pane)] for pane in values]), final=True)
         else:

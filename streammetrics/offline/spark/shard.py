@@ -58,8 +58,8 @@ class Shard:
         self._seq, self._events = self._claim.seq, 0
         self._sums: object = None
 
-    def take(self, part: ShardSlice) -> Iterator[Snapshot]:
-        """Take one slice. Yields the snapshots that are due before it."""
+    def process(self, part: ShardSlice) -> Iterator[Snapshot]:
+        """Process one slice. Yields the snapshots that are due before it."""
         progress, start, topic = self._state.progress, part.start, part.topic
         yield from self._advance(self._watermark(start.time))
         progress.supported[topic].restore(start.support or StoredSupport(), start.time)

@@ -183,7 +183,7 @@ class RunShard:
                 movers = {rank: payload}
                 continue
             state: SliceStart = pickle.loads(start)
-            for snapshot in one.take(ShardSlice(topic, state, until_ms, payload, movers.get(rank))):
+            for snapshot in one.process(ShardSlice(topic, state, until_ms, payload, movers.get(rank))):
                 yield batch_of(RESULT, [(SNAPSHOT, number, shard, pickle.dumps(snapshot))])
                 number += 1
             if panes:

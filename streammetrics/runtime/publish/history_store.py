@@ -46,7 +46,7 @@ class HistoryStore:
         self._failing = False
         self.history = History()
 
-    def take(self, report: Report) -> None:
+    def on_report(self, report: Report) -> None:
         """Show a report. If a snapshot was due, share the history first."""
         before = self.history if self.history.series else self._stored(report.experiments)
         if report.entered_ms is not None:

@@ -1,6 +1,6 @@
 """Sends results to a sink: final panes once they are final, and verdicts when they change. At least once, with equal records.
 
-1. `take` runs in the publisher's thread. It makes the next records from the state that was just read, unless some still wait.
+1. `on_report` runs in the publisher's thread. It makes the next records from the state that was just read, unless some still wait.
 2. `run` is a thread of its own, so that a slow sink holds up no report. It sends what waits, with back-off while the sink fails.
 3. Nothing is stored. A process that starts sends all panes that the store still has. A pane has one key and one content, so any number of
    processes may send it, any number of times: the newest record of each key is the same.
@@ -55,9 +55,9 @@ class ResultsFeed:
         self._verdicts = ChangedVerdicts()
         self._waiting: Sequence[ResultRecord] = ()
         self._ready = threading.Event()
-        """Set while records wait. `take` sets them only when it is clear, and `turn` clears it when they are sent."""
+        """Set while records wait. `on_report` sets them only when it is clear, and `turn` clears it when they are sent."""
 
-    def take(self, report: Report) -> None:
+    def on_report(self, report: Report) -> None:
         """Make the next records, if the last ones have been sent."""
         if self._ready.is_set():
             return

@@ -25,14 +25,14 @@ def test_a_wait_is_logged_once_with_an_example_and_so_is_its_end() -> None:
     lines = FirstEventsLog(FirstEvents(("impressions",)), clock, lambda report, history: shown.append(report))
     nothing, numbers = Pipeline().report(), two_variants().report()
     with capture_logs() as logged:
-        lines.take(nothing, History())
+        lines.on_report(nothing, History())
         clock.seconds += QUIET_SECONDS - 1
-        lines.take(nothing, History())
+        lines.on_report(nothing, History())
     assert logged == []
     with capture_logs() as logged:
         clock.seconds += 1
         for report in (nothing, nothing, numbers, numbers):
-            lines.take(report, History())
+            lines.on_report(report, History())
     assert [line["event"].partition(".")[0] for line in logged] == [
         "Numbers appear when every task has read events",
         "the first events have come",
@@ -47,7 +47,7 @@ def test_events_at_once_are_not_logged() -> None:
     with capture_logs() as logged:
         for _ in range(3):
             clock.seconds += QUIET_SECONDS
-            lines.take(two_variants().report(), History())
+            lines.on_report(two_variants().report(), History())
     assert logged == []
 
 
@@ -55,10 +55,10 @@ def test_the_end_of_a_wait_says_when_the_first_verdict_can_come() -> None:
     clock, wait = Clock(0.0), FirstVerdictWait(1_865_000, 600_000)
     lines = FirstEventsLog(FirstEvents(("impressions",), verdict=wait), clock, lambda report, history: None)
     numbers = two_variants().report()
-    lines.take(Pipeline().report(), History())
+    lines.on_report(Pipeline().report(), History())
     clock.seconds += QUIET_SECONDS
     with capture_logs() as logged:
-        lines.take(Pipeline().report(), History())
-        lines.take(numbers, History())
+        lines.on_report(Pipeline().report(), History())
+        lines.on_report(numbers, History())
     assert numbers.watermark_ms is not None
     assert logged[-1]["first_verdict"] == f"between {wait.at_text(numbers.watermark_ms)}, or later if users are few"

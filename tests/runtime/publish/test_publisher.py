@@ -429,7 +429,7 @@ def test_each_warning_is_logged_when_it_appears_and_when_it_is_over() -> None:
         ours = [line for line in lines if "several partitions" in line.get("warning", line["event"])]
         logged.append([(line["log_level"], line["event"].split(" % ")[0], line.get("fix", line.get("warning"))) for line in ours])
     over = UserPartitions(200, 60).problem
-    assert logged == [[("warning", "25.0", FIX)], [], [("info", "a warning is over", over)], [], [("warning", "35.0", FIX)]]
+    assert logged == [[("warning", "25", FIX)], [], [("info", "a warning is over", over)], [], [("warning", "35", FIX)]]
 
 
 @pytest.mark.parametrize(

@@ -85,21 +85,23 @@ def test_what_a_broken_sink_refuses_is_sent_later(parts: tuple[Panes, Sink, Resu
     panes, sink, feed, status = parts
     sink.broken = True
     panes.panes = {0: pane([1])}
-    feed.take(REPORT)
+    feed.on_report(REPORT)
     wait_until(lambda: status.results["failed"] > 1, what="the sink has failed twice")
     panes.panes[10] = pane([0])
-    feed.take(REPORT)  # the first still waits
+    feed.on_report(REPORT)  # the first still waits
     sink.broken = False
     wait_until(lambda: status.results["sent"] == 1, what="the first pane is sent")
-    wait_until(lambda: feed.take(REPORT) or status.results["sent"] == 2, what="the second pane is sent")
+    wait_until(lambda: feed.on_report(REPORT) or status.results["sent"] == 2, what="the second pane is sent")
     assert [record.at_ms for record in sink.records] == [10, 20]
 
 
 def test_verdicts_wait_until_the_report_is_settled(parts: tuple[Panes, Sink, ResultsFeed, ProcessStatus]) -> None:
     panes, sink, feed, status = parts
     panes.panes = {0: pane([1])}
-    wait_until(lambda: feed.take(verdict_report("regressed", is_settled=False)) or status.results["sent"] == 1, what="the pane is sent")
-    wait_until(lambda: feed.take(verdict_report("inconclusive")) or status.results["sent"] == 2, what="the verdict is sent")
+    wait_until(
+        lambda: feed.on_report(verdict_report("regressed", is_settled=False)) or status.results["sent"] == 1, what="the pane is sent"
+    )
+    wait_until(lambda: feed.on_report(verdict_report("inconclusive")) or status.results["sent"] == 2, what="the verdict is sent")
     found = [msgspec.json.decode(record.value) for record in sink.records]
     assert [each.get("verdict") for each in found] == [None, "inconclusive"]
     key = {"type": "verdict", "experiment": "x", "scope": "start", "variant": ""}
@@ -116,9 +118,9 @@ def verdict_report(word: Word, *, is_settled: bool = True) -> Any:
 def test_panes_that_changed_after_they_were_final_are_sent_again(parts: tuple[Panes, Sink, ResultsFeed, ProcessStatus]) -> None:
     panes, sink, feed, status = parts
     panes.panes = {0: pane([1])}
-    wait_until(lambda: feed.take(REPORT) or status.results["sent"] == 1, what="the pane is sent")
+    wait_until(lambda: feed.on_report(REPORT) or status.results["sent"] == 1, what="the pane is sent")
     panes.panes[0] = pane([1], [0])
     panes.aggregator.revisions += 1
-    wait_until(lambda: feed.take(REPORT) or status.results["sent"] == 2, what="the changed pane is sent")
+    wait_until(lambda: feed.on_report(REPORT) or status.results["sent"] == 2, what="the changed pane is sent")
     assert sink.records[0].key == sink.records[1].key
     assert sink.records[0].value != sink.records[1].value

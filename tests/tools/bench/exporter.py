@@ -67,7 +67,7 @@ class Stream:
 
         def show(report: Report) -> None:
             self.reports[:] = [report]
-            history.take(report)
+            history.on_report(report)
 
         store.announce(1)
         self._worker = Worker(

@@ -50,13 +50,13 @@ class Exporter:
         self.builder, status = new_builder(engine), ProcessStatus()
         self.report: Report | None = None
         self._feed = ResultsFeed(self.builder, topic, status, SettledReports(clock, stale_ms))
-        self._takers = (HistoryStore(lambda report, history: None).take, self._feed.take)
+        self._receivers = (HistoryStore(lambda report, history: None).on_report, self._feed.on_report)
         self._publisher = Publisher(builder=self.builder, store=store, publish_ms=1, clock=clock, status=status, on_report=self._take)
         self._status = status
 
     def _take(self, report: Report) -> None:
         self.report = report
-        for take in self._takers:
+        for take in self._receivers:
             take(report)
 
     @property
