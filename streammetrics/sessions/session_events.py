@@ -6,7 +6,6 @@ once between two commits. A long session then keeps what was joined, so that lat
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeVar
@@ -294,18 +293,25 @@ def remove_list(shown_list: ShownList, changed: ChangedLists) -> None:
     shown_list.exists = False
 
 
-def lists_from(session: Session, since: int) -> list[ShownList]:
-    """Return the lists from a time (ms) on. `since` must not decrease from call to call: older lists are not looked at again."""
-    lists = list(islice(session.lists.values(), session.older, None))
-    if not lists or lists[0].ts >= since:
-        return lists
-    at = bisect_left(lists, since, key=lambda shown_list: shown_list.ts)
-    session.older += at
-    return lists[at:]
+def lists_between(session: Session, since: int, until: int) -> list[ShownList]:
+    """Return the lists from a time on and before another (ms). `since` must not decrease from call to call.
+
+    Neither older lists nor later ones are looked at, so the time of a call is that of its answer.
+    """
+    lists, older = [], 0
+    for shown_list in islice(session.lists.values(), session.older, None):
+        if shown_list.ts >= until:
+            break
+        if shown_list.ts >= since:
+            lists.append(shown_list)
+        else:
+            older += 1
+    session.older += older
+    return lists
 
 
 def first_from(session: Session, since: int, counts: Callable[[Labels], bool]) -> ShownList | None:
-    """Return the first list from a time (ms) on that counts. See `lists_from`."""
+    """Return the first list from a time (ms) on that counts. See `lists_between`."""
     for shown_list in islice(session.lists.values(), session.older, None):
         if shown_list.ts >= since and counts(shown_list.experiments):
             return shown_list

@@ -18,7 +18,7 @@ from streammetrics.events.model import Impression, Labels
 from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.sessions.open_sessions import close_before
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session_events import lists_from, outcomes, untangle
+from streammetrics.sessions.session_events import lists_between, outcomes, untangle
 from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, UNMATCHED, ChangedLists, Session, ShownList, User
 from streammetrics.sessions.turns import DueTimes, EnrolmentTurns
 from streammetrics.sessions.user_codec import decode_user, save_user
@@ -196,8 +196,8 @@ class SessionStore:
             return
         final = self.turns.final(user_id, bound)
         if final > user.enrolled_before:
-            lists = [shown_list for session in user.sessions for shown_list in lists_from(session, user.enrolled_before)]
-            self._hand_on(user_id, [shown_list for shown_list in lists if shown_list.ts < final])
+            for session in user.sessions:
+                self._hand_on(user_id, lists_between(session, user.enrolled_before, final))
             user.enrolled_before = final
 
     def note_list(self, user: User, event: Impression, closed_before: int, counted_from: int) -> None:
@@ -223,7 +223,7 @@ class SessionStore:
                     self._counts["list_exposed" if shown_list.experiments else "list_unexposed", shown_list.topic] += 1
             self._final.closed.append(ClosedSession(user_id, session.last, matched, unmatched))
             if self.turns is not None:
-                self._hand_on(user_id, lists_from(session, user.enrolled_before))
+                self._hand_on(user_id, lists_between(session, user.enrolled_before, FOREVER))
 
     def _count_outcomes(self, session: Session) -> tuple[int, int]:
         """Count what became of the events of a session that has closed. Returns the number of matched and of unmatched feedback."""
