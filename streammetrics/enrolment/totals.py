@@ -46,6 +46,7 @@ from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.alike_sets import list_sets
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.tally_deltas import add_tallies
+from streammetrics.words.times import HOUR_MS
 
 Reacting: TypeAlias = tuple[tuple[PlaceSet, ...], Mapping[int, bool]]
 """The sets of a user's record, and `UserRecord.reacted`."""
@@ -110,7 +111,7 @@ class TotalsBatch:
                 new = [run for run in target.runs if run not in record.came]
                 if new:
                     entered |= dict.fromkeys(new, times[begin])
-                    record.came = record.came | {run: self._arrival(run, begin) for run in new}
+                    record.came = record.came | self._arrivals(new, begin)
                 for places in target.sets:
                     for part in self._sets_for(record, places, rows, begin):
                         self._add_to_set(record, part, rows, period_rows, begin, stop)
@@ -120,10 +121,12 @@ class TotalsBatch:
                 begin = stop
         return entered
 
-    def _arrival(self, run: int, first: int) -> Arrival:
-        """Return when a user comes to a run whose first list there is the list `first`."""
-        rules, final = self.targets.rules, self.lists.lists[first]
-        return rules.arrival(self.targets.runs.of_number[run].experiment, final.ts, final.segments)
+    def _arrivals(self, runs: Sequence[int], first: int) -> dict[int, Arrival]:
+        """Return when a user comes to runs if the list `first` is their first one there. Only strata differ from run to run."""
+        rules, final, of_number = self.targets.rules, self.lists.lists[first], self.targets.runs.of_number
+        if not rules.strata:
+            return dict.fromkeys(runs, final.ts // HOUR_MS)
+        return {run: rules.arrival(of_number[run].experiment, final.ts, final.segments) for run in runs}
 
     def add_reactions(self, record: UserRecord, entered: Mapping[int, int], reacted_ms: int, unmatched_ms: int) -> None:
         """Note that a user reacted until some time, and until some time without a list (ms; NEVER: not at all).

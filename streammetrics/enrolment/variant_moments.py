@@ -38,8 +38,9 @@ def update_moments(
     members: list[list[int]] = []
     numbers: dict[tuple[VariantTarget, Entry], int] = {}
     set_of, has_covariates = [0] * len(cohorts), [False] * len(cohorts)
+    day_at = {arrival: entry_of(arrival).in_blocks(24) for arrival in {arrival for cohort in cohorts for arrival in cohort.arrivals}}
     for number, cohort in enumerate(cohorts):
-        of_set, days = targets.targets_of(cohort.places), tuple([entry_of(arrival).in_blocks(24) for arrival in cohort.arrivals])
+        of_set, days = targets.targets_of(cohort.places), tuple([day_at[arrival] for arrival in cohort.arrivals])
         has_covariates[number] = of_set[0].run.earlier is not None
         set_of[number] = sets.setdefault((cohort.places, days), len(sets))
         if set_of[number] == len(members):

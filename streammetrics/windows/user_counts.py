@@ -6,7 +6,6 @@ Users are counted for all traffic and each variant, not by segment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from typing import Final, TypeAlias
 
 import msgspec
@@ -52,7 +51,7 @@ def flatten_counts(of_arm: Mapping[tuple[int, int], int]) -> list[int]:
     >>> unflatten_counts(flatten_counts({(0, 5): 2, (1, 60): 1}))
     {(0, 5): 2, (1, 60): 1}
     """
-    return list(chain.from_iterable((*key, count) for key, count in of_arm.items()))
+    return [number for (kind, gap), count in of_arm.items() for number in (kind, gap, count)]
 
 
 def unflatten_counts(numbers: Iterable[int]) -> dict[tuple[int, int], int]:
