@@ -10,6 +10,7 @@ from dataclasses import replace
 from playwright.sync_api import expect
 
 from streammetrics.connectors.source import Input
+from streammetrics.experiments.verdict import Verdict
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from streammetrics.words.sentences import DataWarning
@@ -154,6 +155,18 @@ class TestNumbers:
         found = visit(serve(history[0].views(), with_experiments(history[1][-1], report)).base)
         verdict = found.section(EXPERIMENT).locator(".verdict")
         expect(verdict).to_contain_text("Warning: Treatment has 4 lists per user. Look for crawlers.")
+
+    def test_what_the_reason_says_stands_once_and_its_fix_below_it(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        change = "the effect has changed: 9 % higher before 2026-03-02 00:00 UTC, 3 % lower since"
+        warning = DataWarning("effect changed", f"treatment on mrr@10: {change}", "to compare the lists since, set start", "treatment")
+        report = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT)
+        report = replace(report, verdict=Verdict("inconclusive", f"treatment: 1 % higher; {change}"), warnings=(warning,))
+        found = visit(serve(history[0].views(), with_experiments(history[1][-1], report)).base)
+        verdict = found.section(EXPERIMENT).locator(".verdict")
+        expect(verdict.locator(".doubt")).to_have_text("To compare the lists since, set start.")
+        assert verdict.inner_text().count("the effect has changed") == 1
 
     def test_a_new_page_has_curves_with_all_recent_points(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
