@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streammetrics.metrics.names import ENGAGEMENT_NAMES
+from streammetrics.metrics.records import METRICS
 from tests.support.command_line import called
 from tests.support.paths import ROOT
 
@@ -38,9 +39,10 @@ def test_the_example_of_the_page_gives_its_values(tmp_path: Path) -> None:
     assert values["ndcg@10"] < 0.5  # the empty list and the abandoned one count as 0
 
 
-def test_the_page_defines_every_metric() -> None:
-    defined = set(re.findall(r"^\| `(\w+)(?:@k)?`", PAGE.partition("## Example")[0], re.MULTILINE))
-    assert defined | {"time_to_first_click_p90", "time_to_first_click_p99"} == set(ENGAGEMENT_NAMES)
+def test_the_page_defines_every_metric_and_says_which_is_better_when_it_falls() -> None:
+    defined = dict(re.findall(r"^\| `(\w+)(?:@k)?`.*\| (lower|higher) \|", PAGE.partition("## Example")[0], re.MULTILINE))
+    defined |= dict.fromkeys(("time_to_first_click_p90", "time_to_first_click_p99"), defined["time_to_first_click_p50"])
+    assert defined == {name: "lower" if METRICS[name].lower_is_better else "higher" for name in ENGAGEMENT_NAMES}
 
 
 def test_an_empty_ubi_query_is_a_list_without_items(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from streammetrics import evaluate, from_run, preset
 from streammetrics.metrics import Spec
 from streammetrics.metrics.names import ALL_METRIC_NAMES
 from streammetrics.metrics.presets import PRESETS
+from streammetrics.metrics.records import METRICS
 
 PAGE = Path(streammetrics.metrics.__file__).with_name("README.md")
 
@@ -50,8 +51,11 @@ def _names_in_first_column(section: str) -> set[str]:
     return {name for line in section.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
 
 
-def test_the_page_describes_every_metric() -> None:
-    assert _names_in_first_column(_section("Names")) == set(ALL_METRIC_NAMES)
+def test_the_page_describes_every_metric_and_says_which_may_have_no_cutoff() -> None:
+    without = {"yes": "optional", "no": "required", "always": "none"}
+    rows = re.findall(r"^\| (`.*?`) \|.*\| (yes|no|always) \|$", _section("Names"), re.MULTILINE)
+    described = {name: without[answer] for names, answer in rows for name in re.findall(r"`(\w+)`", names)}
+    assert described == {name: METRICS[name].cutoff for name in ALL_METRIC_NAMES}
 
 
 def test_the_page_describes_every_field_of_a_spec() -> None:
