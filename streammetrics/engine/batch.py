@@ -36,7 +36,7 @@ class Batch:
         object.__setattr__(self, "users", users_of(self.records))
 
 
-class Rejected(NamedTuple):
+class RefusedEvent(NamedTuple):
     """One event that is not used and goes to the dead letters."""
 
     topic: int
@@ -68,7 +68,7 @@ class BatchResult(NamedTuple):
     `outlier` is the last of the first events that others contradicted. `moves` are the moves by a queue over more than events may be late.
     """
 
-    refused: list[Rejected]
+    refused: list[RefusedEvent]
     timed: int
     outlier: Outlier | None = None
     moves: tuple[TimeMove, ...] = ()

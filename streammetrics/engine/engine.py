@@ -107,7 +107,7 @@ class Engine:
         if idle:
             state.progress.advance_idle(idle, tick_ms)
         if batch is not None:
-            loop.take(batch, idle)
+            loop.process(batch, idle)
         if ended_until is not None:
             state.labels.flush()
             state.runs.end_input(state.progress.closed_before)

@@ -46,18 +46,18 @@ class Loop:
         """What became of the events taken so far."""
         return BatchResult(self.refusals.events, self.timed, self.outlier, tuple(self.moves))
 
-    def take(self, batch: Batch, idle: frozenset[int]) -> None:
-        """Take the records of one input."""
+    def process(self, batch: Batch, idle: frozenset[int]) -> None:
+        """Process the records of one input."""
         progress, topic = self.state.progress, batch.topic
         progress.offsets[topic] = batch.next_offset
         progress.changed = True
         events = sum([len(events) for _, _, events in batch.records])
         self.timed += events
-        self.counts["events", topic] += events - self._take_events(batch, progress.least_other(topic, idle))
+        self.counts["events", topic] += events - self._process_events(batch, progress.least_other(topic, idle))
         self._note_record_times(batch)
 
-    def _take_events(self, batch: Batch, least_other: int) -> int:  # noqa: PLR0912, PLR0915  a call for each step would cost too much
-        """Take events in order: each is judged by the watermarks before it. Returns how many are counted elsewhere."""
+    def _process_events(self, batch: Batch, least_other: int) -> int:  # noqa: PLR0912, PLR0915  a call for each step would cost too much
+        """Process events in order: each is judged by the watermarks before it. Returns how many are counted elsewhere."""
         rules, state, topic, counts, refusals = self.rules, self.state, batch.topic, self.counts, self.refusals
         progress, sessions, labels, join = state.progress, state.sessions, state.labels, rules.join
         users, dirty, changed = sessions.users, sessions.dirty, sessions.changed
@@ -190,7 +190,7 @@ class Loop:
         """
         supported = self.state.progress.supported[topic]
         supported.time, open_events = time, supported.open_events
-        self.timed -= not supported.take(event.user_id, event.ts)  # beside the time
+        self.timed -= not supported.consider(event.user_id, event.ts)  # beside the time
         if supported.outliers:
             self.counts["ahead", topic] += supported.outliers
             if self.outlier is None and supported.outlier is not None:

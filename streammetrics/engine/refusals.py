@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.engine.batch import Rejected
+from streammetrics.engine.batch import RefusedEvent
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER
@@ -15,12 +15,12 @@ class Refusals:
 
     def __init__(self, rules: EngineRules, progress: InputProgress) -> None:
         self._rules, self._progress = rules, progress
-        self.events: list[Rejected] = []
+        self.events: list[RefusedEvent] = []
 
     def add(self, topic: int, offset: int, reason: str, detail: str) -> None:
         """Refuse an event."""
         self._progress.counts[reason, topic] += 1
-        self.events.append(Rejected(topic, offset, reason, detail))
+        self.events.append(RefusedEvent(topic, offset, reason, detail))
 
     def future(self, topic: int, offset: int, ts: int, record_ts: int) -> None:
         """Refuse an event that is dated after its record."""

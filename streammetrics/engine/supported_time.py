@@ -153,8 +153,8 @@ class SupportedTime:
         """Distinct users among the remembered events of the queue."""
         return len({user for user, _ in self.recent})
 
-    def take(self, user: str, ts: int) -> bool:
-        """Take one event: it ends the queue and moves the time, or it is ahead and joins the queue.
+    def consider(self, user: str, ts: int) -> bool:
+        """Consider one event: it ends the queue and moves the time, or it is ahead and joins the queue.
 
         Returns whether the time is near it now, so that it shows that the input goes on. In calm traffic the time is at most about a span
         behind, so near is within two spans.
@@ -164,7 +164,7 @@ class SupportedTime:
             if self.began == NEVER:
                 self.began = ts
         elif self.time == NEVER or ts > self.time + self.jump_ms:
-            self._take_ahead(_short(user), ts)
+            self._add_ahead(_short(user), ts)
             return self.time != NEVER and ts <= self.time + 2 * self.span_ms
         elif ts >= self.time - self.span_ms:
             self._take_near(_short(user), ts)
@@ -196,7 +196,7 @@ class SupportedTime:
         self.open_events, self.low = 0, FOREVER
         self.recent.clear()
 
-    def _take_ahead(self, user: str, ts: int) -> None:
+    def _add_ahead(self, user: str, ts: int) -> None:
         recent, remembered = self.recent, self._rules.remembered
         recent.append((user, ts))
         if self.time == NEVER or ts > self.time + self.span_ms:

@@ -29,7 +29,7 @@ from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.store import FinalEvents, SessionState, SessionStore
-from streammetrics.sessions.turns import EnrolmentTurns
+from streammetrics.sessions.turns import Turns
 from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
 from streammetrics.state.tables import NOTHING, RowChanges, Rows, TaskTimes
 from streammetrics.windows.pane_store import PANES, PaneState, PaneStore
@@ -128,7 +128,7 @@ class TaskState:
         self.runs = ExperimentRuns(0 if rules.experiments is None else rules.experiments.idle_ms)
         self.labels = LabelIndex(rules, self.runs, self.panes.forget_total)
         self.list_labels = ListLabels(rules, self.labels, self.progress)
-        turns = EnrolmentTurns(pane_ms=rules.pane_ms, patience_ms=rules.patience_ms, attribution_ms=rules.join.attribution_ms)
+        turns = Turns(pane_ms=rules.pane_ms, patience_ms=rules.patience_ms, attribution_ms=rules.join.attribution_ms)
         self.sessions = SessionStore(
             rules.join,
             turns if rules.users_counted else None,

@@ -14,7 +14,7 @@ import numpy as np
 
 from streammetrics.enrolment.records import Cohort, Place, PlaceSet, ScopeKey
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
+from streammetrics.enrolment.targets import ListTargets, VariantTarget
 from streammetrics.events.model import Labels
 from streammetrics.experiments.hours import Arrival, entry_of, hour_of
 from streammetrics.metrics.arrays import Ints
@@ -27,7 +27,7 @@ _HOURS_OF_DAY: Final = 24
 class HourCounts:
     """The lists and new users of one batch. `times` are those of its lists."""
 
-    def __init__(self, targets: ExposureTargets, times: Sequence[int]) -> None:
+    def __init__(self, targets: ListTargets, times: Sequence[int]) -> None:
         self._targets, self._times = targets, times
         self._numbers: dict[tuple[int, int], int] = {}
         """Stretches that are added to the same rows: the cohort, and the hour."""
@@ -130,7 +130,7 @@ class HourCounts:
         return self._targets.variant(self._targets.runs.of_number[number], day, variant)
 
 
-def add_entry_users(targets: ExposureTargets, changes: Iterable[tuple[Cohort, Sequence[int]]]) -> None:
+def add_entry_users(targets: ListTargets, changes: Iterable[tuple[Cohort, Sequence[int]]]) -> None:
     """Add users to their entries: new ones, and those with a first hit, by cohort."""
     for cohort, more in changes:
         came = cohort.came

@@ -19,7 +19,7 @@ from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, EnrolmentRules
 from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.split import ExposureSplit
-from streammetrics.enrolment.targets import ExposureTargets
+from streammetrics.enrolment.targets import ListTargets
 from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.sessions.exposures import FinalExposure
@@ -39,14 +39,14 @@ class RecordChanges(NamedTuple):
     due: dict[str, int]
 
 
-class Reacted(NamedTuple):
+class ReactionTimes(NamedTuple):
     """Until when (ms) a user has reacted, in sessions that have closed, and until when without a list. NEVER: not at all."""
 
     last: int = NEVER
     last_unmatched: int = NEVER
 
 
-_NOTHING: Final = Reacted()
+_NOTHING: Final = ReactionTimes()
 
 
 class EnrolmentState(msgspec.Struct, array_like=True):
@@ -110,7 +110,7 @@ class Enrolments:
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
         self._exposed: dict[str, list[FinalExposure]] = {}
-        self._reacted: dict[str, Reacted] = {}
+        self._reacted: dict[str, ReactionTimes] = {}
         self.waiting: dict[str, list[FinalList]] = {}
         self.records: dict[str, bytes | None] = {}
         self.enrolled_before = NEVER
@@ -193,7 +193,7 @@ class Enrolments:
                 if matched or unmatched:
                     reacted = self._reacted.get(user_id, _NOTHING)
                     last_unmatched = ended_ms if unmatched else NEVER
-                    self._reacted[user_id] = Reacted(max(reacted.last, ended_ms), max(reacted.last_unmatched, last_unmatched))
+                    self._reacted[user_id] = ReactionTimes(max(reacted.last, ended_ms), max(reacted.last_unmatched, last_unmatched))
                     self.waiting.setdefault(user_id, [])
 
     def _add_lists(self, user_id: str, lists: Iterable[ShownList]) -> None:
@@ -270,7 +270,7 @@ class Enrolments:
         if rules is None or self._layout is None:
             return None
         self._runs.drop_ended(bound)
-        targets = ExposureTargets(
+        targets = ListTargets(
             self._runs,
             rules,
             lists.labels,
@@ -305,7 +305,7 @@ class _Batch:
         stored: bytes | None,
         label_runs: Sequence[LabelRun],
         exposed: Sequence[FinalExposure],
-        reacted: Reacted,
+        reacted: ReactionTimes,
     ) -> UserRecord:
         """Read a user's record and add the user's lists, exposures and reactions."""
         record, totals, seen, split = UserRecord({}, {}, {}, bool(label_runs)), self.totals, self.seen, self.split

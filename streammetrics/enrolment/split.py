@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from streammetrics.enrolment.records import ScopeKey
 from streammetrics.enrolment.runs import ExperimentRun
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.enrolment.targets import ExposureTargets
+from streammetrics.enrolment.targets import ListTargets
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.words.times import HOUR_MS
@@ -21,7 +21,7 @@ from streammetrics.words.times import HOUR_MS
 class ExposureSplit:
     """The exposures of one commit."""
 
-    def __init__(self, targets: ExposureTargets) -> None:
+    def __init__(self, targets: ListTargets) -> None:
         self._targets = targets
         self._new: Counter[tuple[ScopeKey, str, int]] = Counter()
         """New users by scope, variant and hour."""

@@ -28,7 +28,7 @@ class VariantTarget:
         self.key: ScopeKey = (run.number, day)
 
 
-class ExposureTarget(NamedTuple):
+class ListTarget(NamedTuple):
     """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
 
     In `sets` are places in which users may have the same totals. Runs with covariates have sets of their own, and so has each scope with
@@ -41,10 +41,10 @@ class ExposureTarget(NamedTuple):
     runs: tuple[int, ...] = ()
 
 
-_NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
+_NOWHERE: Final = ListTarget(FOREVER, NEVER, [])
 
 
-class _Shown(NamedTuple):
+class _LabelTargets(NamedTuple):
     """Where lists of one experiment belong that are shown from `first` to `last` (ms, both inclusive): its run, and the targets there.
 
     None: they do not count.
@@ -56,10 +56,10 @@ class _Shown(NamedTuple):
     targets: tuple[VariantTarget, ...] = ()
 
 
-_UNKNOWN: Final = _Shown(FOREVER, NEVER)
+_UNKNOWN: Final = _LabelTargets(FOREVER, NEVER)
 
 
-class ExposureTargets:
+class ListTargets:
     """All targets of one batch. `labels` are the experiments of its lists, by number."""
 
     def __init__(
@@ -78,8 +78,8 @@ class ExposureTargets:
         self.runs, self.rules, self.pane_ms = runs, rules, pane_ms
         self.counted_from, self.counted_until, self.enrolled_before = counted_from, counted_until, enrolled_before
         self.day_from = NEVER if oldest_kept == NEVER else oldest_kept // DAY_MS
-        self._exposures: dict[tuple[int, int], ExposureTarget] = {}
-        self._shown: dict[tuple[tuple[str, str], int], _Shown] = {}
+        self._of_lists: dict[tuple[int, int], ListTarget] = {}
+        self._of_labels: dict[tuple[tuple[str, str], int], _LabelTargets] = {}
         self._variants: dict[tuple[int, int, str], VariantTarget] = {}
         self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
         self._targets_of: dict[PlaceSet, list[VariantTarget]] = {}
@@ -89,24 +89,24 @@ class ExposureTargets:
         self.open_runs = frozenset([run.number for run in runs if self.is_open((run.number, WHOLE))])
         """The numbers of the runs to which lists may still be added."""
 
-    def at(self, number: int, ts: int) -> ExposureTarget:
+    def at(self, number: int, ts: int) -> ListTarget:
         """Return the target of a list; `number` is that of its experiments among `labels`."""
         key = (number, ts // DAY_MS)
-        target = self._exposures.get(key, _NOWHERE)
+        target = self._of_lists.get(key, _NOWHERE)
         if not target.first <= ts <= target.last:
-            target = self._exposures[key] = self._find(self.labels[number], ts)
+            target = self._of_lists[key] = self._find(self.labels[number], ts)
         return target
 
-    def _find(self, labels: Labels, ts: int) -> ExposureTarget:
+    def _find(self, labels: Labels, ts: int) -> ListTarget:
         day = ts // DAY_MS
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
         together: list[VariantTarget] = []
         alone: list[PlaceSet] = []
         runs: list[int] = []
         for label in labels:
-            arms = self._shown.get((label, day), _UNKNOWN)
+            arms = self._of_labels.get((label, day), _UNKNOWN)
             if not arms.first <= ts <= arms.last:
-                arms = self._shown[label, day] = self._find_run(*label, ts)
+                arms = self._of_labels[label, day] = self._find_label(*label, ts)
             first, last = max(first, arms.first), min(last, arms.last)
             if arms.run is None:
                 continue
@@ -118,7 +118,7 @@ class ExposureTargets:
             else:
                 together += arms.targets
         sets = [self._alike(together), *alone] if together else alone
-        return ExposureTarget(first, last, sets, tuple(runs))
+        return ListTarget(first, last, sets, tuple(runs))
 
     def _alike(self, targets: Sequence[VariantTarget]) -> PlaceSet:
         return self.sets.of([(*target.key, target.variant) for target in targets])
@@ -131,22 +131,22 @@ class ExposureTargets:
             parts = self._apart[places] = tuple(map(self.sets.of, sides)) if all(sides) else ()
         return parts
 
-    def _find_run(self, experiment: str, variant: str, ts: int) -> _Shown:
+    def _find_label(self, experiment: str, variant: str, ts: int) -> _LabelTargets:
         """Return where lists of one experiment belong, and for which times around `ts` that holds."""
         run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
         first, last = max(span.first, self.counted_from), min(span.last, self.counted_until - 1)
         if ts < first:
-            return _Shown(NEVER, first - 1)
+            return _LabelTargets(NEVER, first - 1)
         if ts > last:
-            return _Shown(last + 1, FOREVER)
+            return _LabelTargets(last + 1, FOREVER)
         if run is None:
-            return _Shown(ts, ts)
+            return _LabelTargets(ts, ts)
         if not run.scopes:
             run.earlier = self.rules.before(run.experiment, run.first)
         day = ts // DAY_MS
         scopes = (WHOLE, day) if day >= self.day_from else (WHOLE,)
         targets = tuple(self.variant(run, scope, variant) for scope in scopes)
-        return _Shown(max(run.first, first), min(run.last, last), run, targets)
+        return _LabelTargets(max(run.first, first), min(run.last, last), run, targets)
 
     def variant(self, run: ExperimentRun, day: int, variant: str) -> VariantTarget:
         """Return the target of a variant in one scope. There is only one."""

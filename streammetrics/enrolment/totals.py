@@ -37,7 +37,7 @@ from streammetrics.enrolment.records import (
 from streammetrics.enrolment.rows import TotalsRows, UserTotalsLayout, pack_sums
 from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
+from streammetrics.enrolment.targets import ListTargets, VariantTarget
 from streammetrics.enrolment.variant_moments import VariantPairs, covariate_columns, update_moments
 from streammetrics.events.event_time import NEVER
 from streammetrics.experiments.hours import Arrival
@@ -58,7 +58,7 @@ class TotalsBatch:
     A user has a row for each set of places and each covariate period to which lists are added.
     """
 
-    def __init__(self, targets: ExposureTargets, layout: UserTotalsLayout, lists: FinalLists, counts: Counter[tuple[str, int]]) -> None:
+    def __init__(self, targets: ListTargets, layout: UserTotalsLayout, lists: FinalLists, counts: Counter[tuple[str, int]]) -> None:
         self.targets, self.layout, self.lists, self._counts = targets, layout, lists, counts
         self._credits = TeamCredits(lists, layout.lists_max, layout.credit_thresholds, counts)
         self._interleaved: list[tuple[VariantTarget, int, int]] = []

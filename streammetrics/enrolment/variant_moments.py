@@ -12,7 +12,7 @@ import numpy as np
 
 from streammetrics.enrolment.records import Cohort, PlaceSet, ScopeKey, StoredEarlier
 from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
-from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
+from streammetrics.enrolment.targets import ListTargets, VariantTarget
 from streammetrics.experiments import CovarianceLayout
 from streammetrics.experiments.hours import Entry, entry_of
 from streammetrics.metrics.arrays import Ints
@@ -21,7 +21,7 @@ from streammetrics.statistics.moments import add
 
 
 def update_moments(
-    targets: ExposureTargets,
+    targets: ListTargets,
     layout: UserTotalsLayout,
     cohorts: Sequence[Cohort],
     cohort_of: Ints,
@@ -92,7 +92,7 @@ class VariantPairs:
     before, after: the totals of all rows of the batch, shape (rows, totals_width).
     """
 
-    def __init__(self, targets: ExposureTargets, layout: CovarianceLayout, before: Ints, after: Ints) -> None:
+    def __init__(self, targets: ListTargets, layout: CovarianceLayout, before: Ints, after: Ints) -> None:
         self._targets, self._layout, self._before, self._after = targets, layout, before, after
         self._numbers: dict[tuple[VariantTarget, VariantTarget], int] = {}
         """Pairs of variants. Two may be a pair in both orders."""

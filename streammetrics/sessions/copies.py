@@ -12,7 +12,7 @@ from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import LogList
 
 
-class Formed(NamedTuple):
+class ListForm(NamedTuple):
     """What the events of one id form. `base` gives the list its time, labels and topic.
 
     `counting` are the events that form the list. `reused` are whole copies that show something else, one of each. All other events are
@@ -30,7 +30,7 @@ class Formed(NamedTuple):
     has_conflict: bool = False
 
 
-def form(copies: Sequence[LogList], rules: JoinRules) -> Formed:
+def form(copies: Sequence[LogList], rules: JoinRules) -> ListForm:
     """Form the list of all events of one id.
 
     Events more than `attribution_ms` after the first one do not count, because the list may already be final.
@@ -47,12 +47,12 @@ def form(copies: Sequence[LogList], rules: JoinRules) -> Formed:
                 place_of.update(new)
                 fragments.append(copy)
     if whole is not None:
-        return Formed(whole, whole.items, whole.teams, whole, fragments, (whole,), _others(copies, whole))
+        return ListForm(whole, whole.items, whole.teams, whole, fragments, (whole,), _others(copies, whole))
     items = _in_order(place_of, rules.absolute_positions)
     teams = _teams(items, place_of, fragments) if any(fragment.teams for fragment in fragments) else ()
     any_whole = any(copy.positions is None for copy in copies)  # it came too late to count: all are duplicates
     has_conflict = len(set(place_of.values())) < len(place_of)
-    return Formed(fragments[0], items, teams, None, fragments, () if any_whole else fragments, (), has_conflict)
+    return ListForm(fragments[0], items, teams, None, fragments, () if any_whole else fragments, (), has_conflict)
 
 
 def _others(copies: Sequence[LogList], whole: LogList) -> Sequence[LogList]:

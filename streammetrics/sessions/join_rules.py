@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.sessions.copies import Formed, form
+from streammetrics.sessions.copies import ListForm, form
 from streammetrics.sessions.item_text import place_of, text_of
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.state import (
@@ -164,7 +164,7 @@ def _form(name: str, of_id: JoinedId, joined: JoinedLog, rules: JoinRules) -> Sh
     return None
 
 
-def _count_duplicates(of_id: JoinedId, formed: Formed, joined: JoinedLog) -> None:
+def _count_duplicates(of_id: JoinedId, formed: ListForm, joined: JoinedLog) -> None:
     places: dict[int, int] = {}
     for events, weight in ((of_id.copies, 1), (formed.counting, -1), (formed.reused, -1)):
         for copy in events:
@@ -180,7 +180,7 @@ def _wanted(joined: JoinedLog, items: Iterable[str]) -> Iterable[str]:
     return dict.fromkeys(items) if joined.is_kept else joined.unnamed.keys() & items
 
 
-def _showing(name: str, formed: Formed, joined: JoinedLog) -> Iterator[tuple[str, Showing]]:
+def _showing(name: str, formed: ListForm, joined: JoinedLog) -> Iterator[tuple[str, Showing]]:
     """Return when a list shows its items: at a given time, only events dated at or before it count.
 
     Later copies must not move older feedback between lists, because those lists may be final. So a list of fragments shows an item from

@@ -238,7 +238,7 @@ class User(msgspec.Struct, gc=False, eq=False):
     """One user's open sessions in order of time, and the exposures that may still matter (None: the user never had one).
 
     `only` is the only session, or None. `wrong_partition`: the user id does not hash to the partition that its events arrive on.
-    `enrolled_before`: lists before this time (ms, a pane start) are already in the totals of their experiments. `unlabelled_from`: lists
+    `handed_on_before`: lists before this time (ms, a pane start) have been handed on. `unlabelled_from`: lists
     from this time (ms) on do not have the variants of their exposures yet; FOREVER if there is none. `exposed_before`: exposures before
     this time (ms) are counted in the splits of their experiments. `sampled_from`: start (ms) of the period in which the user was last
     added to the task's sample of users. `recently_saved`: the user was saved since the last eviction check.
@@ -248,7 +248,7 @@ class User(msgspec.Struct, gc=False, eq=False):
     """
 
     wrong_partition: bool = False
-    enrolled_before: int = -1
+    handed_on_before: int = -1
     sessions: list[Session] = msgspec.field(default_factory=list)
     only: Session | None = None
     exposures: UserExposures | None = None

@@ -20,7 +20,7 @@ from streammetrics.sessions.open_sessions import close_before
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import lists_between, outcomes, untangle
 from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, UNMATCHED, ChangedLists, Session, ShownList, User
-from streammetrics.sessions.turns import DueTimes, EnrolmentTurns
+from streammetrics.sessions.turns import DueTimes, Turns
 from streammetrics.sessions.user_codec import decode_user, save_user
 from streammetrics.state.tables import StatePiece
 
@@ -108,7 +108,7 @@ class SessionStore:
     def __init__(
         self,
         rules: JoinRules,
-        turns: EnrolmentTurns | None,
+        turns: Turns | None,
         label: Label,
         counts: Counter[tuple[str, int]],
         *,
@@ -195,10 +195,10 @@ class SessionStore:
         if bound in (NEVER, FOREVER) or self.turns is None or not user.sessions:
             return
         final = self.turns.final(user_id, bound)
-        if final > user.enrolled_before:
+        if final > user.handed_on_before:
             for session in user.sessions:
-                self._hand_on(user_id, lists_between(session, user.enrolled_before, final))
-            user.enrolled_before = final
+                self._hand_on(user_id, lists_between(session, user.handed_on_before, final))
+            user.handed_on_before = final
 
     def note_list(self, user: User, event: Impression, closed_before: int, counted_from: int) -> None:
         """Make sure that a user is due in time for a list that is handed on before its session can close."""
@@ -223,7 +223,7 @@ class SessionStore:
                     self._counts["list_exposed" if shown_list.experiments else "list_unexposed", shown_list.topic] += 1
             self._final.closed.append(ClosedSession(user_id, session.last, matched, unmatched))
             if self.turns is not None:
-                self._hand_on(user_id, lists_between(session, user.enrolled_before, FOREVER))
+                self._hand_on(user_id, lists_between(session, user.handed_on_before, FOREVER))
 
     def _count_outcomes(self, session: Session) -> tuple[int, int]:
         """Count what became of the events of a session that has closed. Returns the number of matched and of unmatched feedback."""

@@ -18,10 +18,10 @@ from streammetrics.sessions.session_events import first_from
 from streammetrics.sessions.state import User
 
 
-class EnrolmentTurns:
+class Turns:
     """Turns of all users. Times are in milliseconds.
 
-    >>> turns = EnrolmentTurns(pane_ms=10, patience_ms=30, attribution_ms=60)
+    >>> turns = Turns(pane_ms=10, patience_ms=30, attribution_ms=60)
     >>> [turns.end_of("u", ts) for ts in (0, 9, 10, 39, 40)], turns.ended("u", 39)
     ([30, 30, 30, 60, 60], 30)
     """
@@ -56,7 +56,7 @@ class DueTimes:
 
     __slots__ = ("_counts_users", "_rules", "_turns")
 
-    def __init__(self, rules: JoinRules, turns: EnrolmentTurns | None, counts_users: Callable[[Labels], bool]) -> None:
+    def __init__(self, rules: JoinRules, turns: Turns | None, counts_users: Callable[[Labels], bool]) -> None:
         self._rules, self._turns, self._counts_users = rules, turns, counts_users
 
     def of(self, user_id: str, user: User) -> int:
@@ -68,10 +68,10 @@ class DueTimes:
         if not user.sessions:
             return min(self._labels_due(user), self._expires(user))
         due = min(self._labels_due(user), next_close(user, self._rules.gap_ms))
-        if self._turns is None or max(user.sessions[0].first, user.enrolled_before) + self._rules.attribution_ms >= due:
+        if self._turns is None or max(user.sessions[0].first, user.handed_on_before) + self._rules.attribution_ms >= due:
             return due  # no list can be final before the session
         for session in user.sessions:  # in order of time, as the lists of each
-            first = first_from(session, user.enrolled_before, self._counts_users)
+            first = first_from(session, user.handed_on_before, self._counts_users)
             if first is not None:
                 return min(due, self._turns.due(user_id, first.ts))
         return due

@@ -33,7 +33,7 @@ FRAME: Final = 4
 WHAT: Final = "a user's sessions"
 
 _Part = tuple[int, int, int, int, StoredExposures, msgspec.Raw]
-"""Version, enrolled_before, unlabelled_from, exposed_before, exposures, entries."""
+"""Version, handed_on_before, unlabelled_from, exposed_before, exposures, entries."""
 
 _decode_part = msgspec.msgpack.Decoder(_Part).decode
 _plain = msgspec.msgpack.Decoder().decode
@@ -56,7 +56,7 @@ def _encode_new(user: User) -> bytes:
 
 
 def _encoded(user: User, entries: int, logs: Iterable[bytearray]) -> bytes:
-    return b"".join([_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(entries), *logs])
+    return b"".join([_HEAD, pack(user.handed_on_before), _packed_exposures(user), array_head(entries), *logs])
 
 
 def _packed_exposures(user: User) -> bytes:
@@ -110,7 +110,7 @@ def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) 
         set_sessions(user, _sessions(entries, log, rules))
     except (msgspec.DecodeError, IndexError) as error:
         raise refusal(stored[len(GROWS) + FRAME :] if grows else stored, _plain, WHAT, error) from error
-    _, user.enrolled_before, unlabelled_from, user.exposed_before, exposures, *_ = parts[-1]
+    _, user.handed_on_before, unlabelled_from, user.exposed_before, exposures, *_ = parts[-1]
     if exposures:
         user.exposures = UserExposures(exposures)
     if unlabelled_from != _LABELLED:

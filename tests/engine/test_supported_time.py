@@ -46,8 +46,8 @@ class Input:
 
     def send(self, user: str, after_ms: int) -> None:
         ts = NOW + after_ms
-        self.real.take(user, ts)
-        self.expected.take(user, ts)
+        self.real.consider(user, ts)
+        self.expected.consider(user, ts)
         assert (self.real.time if self.real.time != NEVER else None) == (self.expected.t_ms if self.expected.begun else None)
         assert (ts > self.real.refused_from) == self.expected.is_refused(ts)
         assert self.real.outliers == self.expected.contradicted
@@ -95,11 +95,11 @@ def test_one_event_moves_the_time_by_the_jump_and_no_further() -> None:
 def test_one_event_moves_no_time_further_than_events_may_be_late() -> None:
     real, _ = both(SupportRules(), 200, 1_000)
     for number in range(100):
-        real.take(f"u{number}", NOW + 100 * number)
+        real.consider(f"u{number}", NOW + 100 * number)
     time = real.time
-    real.take("fast", time + 1_201)
+    real.consider("fast", time + 1_201)
     assert real.time == time
-    real.take("good", time + 1_200)
+    real.consider("good", time + 1_200)
     assert real.time == time + 1_200
 
 
@@ -313,8 +313,8 @@ def test_every_trace_equals_brute_force_and_survives_json(
     for number, (user, forward, error) in enumerate(events):
         now += forward
         before, newest = real.time, max(newest, now + error)
-        real.take(user, now + error)
-        expected.take(user, now + error)
+        real.consider(user, now + error)
+        expected.consider(user, now + error)
         assert real.time == (expected.t_ms if expected.begun else NEVER)
         assert before <= real.time <= newest
         assert real.at_end() == expected.at_end()
@@ -332,7 +332,7 @@ def test_with_one_user_the_time_is_the_maximum(events: list[tuple[str, int, int]
     greatest = NEVER
     for user, ts, error in events:
         greatest = max(greatest, ts + error)
-        real.take(user, ts + error)
+        real.consider(user, ts + error)
         assert (real.time, real.recent, real.refused_from) == (greatest, [], FOREVER)
 
 
@@ -352,6 +352,6 @@ def test_the_example_of_the_page() -> None:
     expected.t_ms, expected.users = 0, ["x", "y", "z"]
     for user, ts, time in table:
         for support in (real, expected):
-            support.take(user.strip(), int(ts) * SECOND)
+            support.consider(user.strip(), int(ts) * SECOND)
         assert real.time == expected.t_ms == int(time) * SECOND
     assert (len(table), real.outliers, expected.contradicted) == (11, 1, 1)

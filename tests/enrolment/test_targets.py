@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.enrolment.runs import ExperimentRuns
-from streammetrics.enrolment.targets import ExposureTargets
+from streammetrics.enrolment.targets import ListTargets
 
 TIMES = st.integers(0, 20)
 
@@ -28,7 +28,7 @@ def test_a_list_counts_if_its_time_does_whatever_was_asked_before(
     rules, runs = ExperimentRules(spans={"ranker": Span(*span)}), ExperimentRuns(100)
     for ts in of_run:
         runs.extend("ranker", "a", ts)
-    targets = ExposureTargets(runs, rules, [(("ranker", "a"),)], pane_ms=1, counted_from=counted[0], counted_until=counted[1])
+    targets = ListTargets(runs, rules, [(("ranker", "a"),)], pane_ms=1, counted_from=counted[0], counted_until=counted[1])
     first, end = ends(*span)
     for ts in times:
         target = targets.at(0, ts)

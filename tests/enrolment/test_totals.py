@@ -9,7 +9,7 @@ from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.enrolment.targets import ExposureTargets
+from streammetrics.enrolment.targets import ListTargets
 from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Labels
@@ -36,7 +36,7 @@ def entered(
     for each in lists.lists:
         for experiment, variant in each.experiments:
             runs.extend(experiment, variant, each.ts)
-    added = TotalsBatch(ExposureTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
+    added = TotalsBatch(ListTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
     records = [UserRecord({}, {}, {}, True) for _ in of_users]
     for record, label_runs in zip(records, lists.label_runs, strict=True):
         added.add_lists(record, label_runs)

@@ -47,7 +47,7 @@ def admit(steps: Sequence[Step], settings: Settings) -> Admission:
             reason = "future" if _is_after_its_record(step, settings) else None
             if reason is None:
                 contradicted = time.contradicted
-                time.take(step.event.user_id, step.event.ts)
+                time.consider(step.event.user_id, step.event.ts)
                 ahead.extend([number] * (time.contradicted - contradicted))
                 if time.is_refused(step.event.ts):
                     reason = "future"

@@ -62,7 +62,7 @@ class SupportedTime:
         reached_ms = max([self.t_ms, *([min(self.middles)] if self.middles else [])])
         return self.settings.support_users > 1 and self.begun and ts > reached_ms + self.settings.support_far_ms
 
-    def take(self, user: str, ts: int) -> None:
+    def consider(self, user: str, ts: int) -> None:
         if self.settings.support_users == 1:
             self.t_ms = max(self.t_ms, ts)
         elif self.is_ahead(ts):

@@ -7,12 +7,12 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.sessions.turns import EnrolmentTurns
+from streammetrics.sessions.turns import Turns
 from tests.support.enrolments import NOON_MS, RANKER, SETTINGS, clock, found, machine_of, shown, take
 
 
-def turns_of(patience_ms: int) -> EnrolmentTurns:
-    return EnrolmentTurns(pane_ms=SETTINGS.pane_ms, patience_ms=patience_ms, attribution_ms=SETTINGS.attribution_ms)
+def turns_of(patience_ms: int) -> Turns:
+    return Turns(pane_ms=SETTINGS.pane_ms, patience_ms=patience_ms, attribution_ms=SETTINGS.attribution_ms)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.integers(0, 5_000), st.integers(0, 950))

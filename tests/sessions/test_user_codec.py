@@ -46,7 +46,7 @@ def test_a_growing_user_is_read_back_as_it_was(data: st.DataObject, case: Case, 
             for user_id, user in machine.state.sessions.users.items():
                 if user.sessions:
                     again = decode_user(stored[user_id], machine.engine.rules.join)
-                    assert (facts_of(again), again.enrolled_before) == (facts_of(user), user.enrolled_before)
+                    assert (facts_of(again), again.handed_on_before) == (facts_of(user), user.handed_on_before)
                     assert vars_of(again) == vars_of(user)
 
 

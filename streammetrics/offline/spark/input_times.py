@@ -94,7 +94,7 @@ class InputTimes:
             shard = crc32(event.user.encode()) % shards
             time, took_all = supported.time, supported.needs_every_event
             moves_only = not took_all and time != NEVER and time < event.ts <= supported.ahead_from
-            supported.take(event.user, event.ts)
+            supported.consider(event.user, event.ts)
             self._note_outliers()
             if supported.time > time:
                 self._setter = TimeSetter(self._base + event.offset, event.user, event.ts)

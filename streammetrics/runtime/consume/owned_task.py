@@ -14,7 +14,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from streammetrics.connectors.dead_letters import DeadLetter, DeadLetterSink
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import Claim, Commit, CommitOutcome
-from streammetrics.engine.batch import Rejected
+from streammetrics.engine.batch import RefusedEvent
 from streammetrics.engine.task_state import TaskState
 from streammetrics.runtime.consume.backlog import Backlog, Chunk
 from streammetrics.runtime.consume.limits import CommitRoom, CommitSchedule, WorkerRules
@@ -101,7 +101,7 @@ class PendingLetters:
     def __bool__(self) -> bool:
         return bool(self.letters)
 
-    def add(self, chunk: Chunk, origin: Input, rejected: Sequence[Rejected]) -> None:
+    def add(self, chunk: Chunk, origin: Input, rejected: Sequence[RefusedEvent]) -> None:
         """Add the rejected events of a chunk: one letter per record and reason, however many events the record holds."""
         if not rejected:
             return
