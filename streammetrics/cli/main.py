@@ -9,8 +9,7 @@ from typing import Final
 
 import click
 
-from streammetrics.cli.command import CONTEXT
-from streammetrics.cli.exit_codes import CommandGroup
+from streammetrics.cli.command import CONTEXT, CommandGroup
 from streammetrics.version import __version__
 
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {

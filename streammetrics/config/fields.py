@@ -1,15 +1,19 @@
-"""Types of settings: how text becomes a value, and how a value is shown without its secrets. Defines no setting."""
+"""Types of settings: how text becomes a value, and how a value is shown without its secrets. Defines no setting.
+
+Messages never contain the address of a server, because people paste logins into them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Annotated, Any, NamedTuple, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret, SecretStr
 
-from streammetrics.config.addresses import require_host
 from streammetrics.config.password_hash import PasswordHash
 from streammetrics.config.times import Duration
 from streammetrics.errors import ConfigError
@@ -226,3 +230,44 @@ def non_empty(section: Section, name: str, prefix: str) -> str:
 def secret_text(value: SecretStr | None) -> str | None:
     """Return the text of a secret; None if there is none."""
     return None if value is None else value.get_secret_value()
+
+
+def http_parts(url: str) -> SplitResult:
+    """Return the parts of an http or https URL. Raises ValueError for another text.
+
+    >>> http_parts("https://exporter:9464/metrics").hostname
+    'exporter'
+    """
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 (reading it raises ValueError for an invalid port)
+    except ValueError:
+        raise ValueError("not a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError("a URL begins with http:// or https://, and has a host")
+    require_host(parts.hostname)
+    return parts
+
+
+def require_host(name: str) -> None:
+    """Raise ValueError for the name of a host that cannot be looked up. The look-up itself would raise an error of another kind.
+
+    >>> require_host("broker-1.internal"), require_host("10.0.0.1"), require_host("::1")
+    (None, None, None)
+    """
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        raise ValueError("a part of the host's name is empty or too long") from None
+
+
+def is_this_machine(host: str | None) -> bool:
+    """Return whether only this machine can be reached by a host.
+
+    >>> [is_this_machine(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "127.0.0.1.shop.test", None)]
+    [True, True, True, False, False, False]
+    """
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False

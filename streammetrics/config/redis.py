@@ -10,7 +10,6 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field
 
-from streammetrics.config.addresses import require_host
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
     Conflict,
@@ -24,6 +23,7 @@ from streammetrics.config.fields import (
     key_without_certificate,
     milliseconds,
     non_empty,
+    require_host,
     setting,
 )
 

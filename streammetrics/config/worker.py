@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
-from streammetrics.config.addresses import http_parts, is_this_machine
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
     PORT_MAX,
@@ -20,6 +19,8 @@ from streammetrics.config.fields import (
     Section,
     Text,
     Whole,
+    http_parts,
+    is_this_machine,
     key_without_certificate,
     milliseconds,
     setting,

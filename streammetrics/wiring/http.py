@@ -10,14 +10,14 @@ from streammetrics.config.fields import secret_text
 
 if TYPE_CHECKING:
     from streammetrics.config.worker import HttpSettings
-    from streammetrics.exporters.http.limits import HttpRules
+    from streammetrics.exporters.http.connections import HttpRules
     from streammetrics.exporters.http.server import HttpServer
     from streammetrics.exporters.http.views import HttpViews
 
 
 def http_rules(http: HttpSettings) -> HttpRules:
     """Build the TLS files and limits of the HTTP port."""
-    from streammetrics.exporters.http.limits import HttpRules  # noqa: PLC0415  slow import
+    from streammetrics.exporters.http.connections import HttpRules  # noqa: PLC0415  slow import
 
     return HttpRules(
         ssl_certfile=http.ssl_certfile,

@@ -21,7 +21,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.cli.demo.demo import DEMO_DEFAULTS, load_demo
-from streammetrics.cli.process.signals import SIGNALS
+from streammetrics.cli.signals import SIGNALS
 from streammetrics.errors import ConfigError
 from tests.support.command_line import COMMAND, called, environment, started
 from tests.support.paths import ROOT

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from streammetrics.cli.commands.doctor import VERDICTS_LATE, _print_findings, _RunningCheck
-from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.records import DoctorFinding
 from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.support.command_line import called
 from tests.tools.servers.process import HOST, free_port

@@ -19,7 +19,7 @@ from streammetrics.config import PasswordHash, hash_password
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.http.auth import Login
-from streammetrics.exporters.http.limits import HttpRules
+from streammetrics.exporters.http.connections import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.history import History

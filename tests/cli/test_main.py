@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from streammetrics import __version__
 from streammetrics.cli.commands.gate import NO_DECISION
 from streammetrics.cli.main import GROUPS, NAMES, command_named, main
-from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, plan_of
+from streammetrics.cli.traffic_plan import STDOUT, SimulateOptions, plan_of
 from streammetrics.errors import ConfigError
 from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from streammetrics.cli.process.signals import SIGNALS
+from streammetrics.cli.signals import SIGNALS
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.events.outcomes import MALFORMED
 from tests.connectors.file_formats.forms import FORMS, array

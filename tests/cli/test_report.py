@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from streammetrics.cli.output.report_reader import REPORT_ADVICE
-from streammetrics.cli.process.signals import SIGNALS
+from streammetrics.cli.signals import SIGNALS
 from streammetrics.connectors.simulated import Regression, Traffic, generate
 from streammetrics.connectors.store import StoreNode
 from streammetrics.events.model import TS_MAX

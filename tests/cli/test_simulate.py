@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from streammetrics.cli.main import main
-from streammetrics.cli.process.signals import SIGNALS
-from streammetrics.cli.simulate.plan import FILE_START_MS
+from streammetrics.cli.signals import SIGNALS
+from streammetrics.cli.traffic_plan import FILE_START_MS
 from tests.support.command_line import called, started, streammetrics
 from tests.tools.servers.process import wait_until
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streammetrics.config import (
     load,
 )
+from streammetrics.config.experiments import settings_text
 from streammetrics.errors import ConfigError
 from tests.support.settings import NAMED, configured, problems_of
 
@@ -125,3 +129,10 @@ def test_an_invalid_experiment_is_rejected_with_its_place(tmp_path, toml, key, r
 def test_the_unit_becomes_a_rule(tmp_path):
     experiments = configured(tmp_path, '[experiments.named.mesh]\nunit = "list"').settings.experiments
     assert (experiments.policy("mesh").unit, experiments.policy("other").unit) == ("list", "user")
+
+
+@given(st.text(min_size=1), st.lists(st.text(min_size=1), min_size=2, max_size=3, unique=True))
+def test_the_printed_toml_is_valid_for_any_names(experiment: str, variants: list[str]) -> None:
+    for settings in ({"shares": dict.fromkeys(variants, 0.5)}, {"control": variants[0]}):
+        table, _, line = settings_text(experiment, settings).removeprefix("under ").partition("]: ")
+        assert tomllib.loads(f"{table}]\n{line}") == {"experiments": {"named": {experiment: settings}}}

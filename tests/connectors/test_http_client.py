@@ -13,7 +13,7 @@ import pytest
 from streammetrics.connectors.http_client import HttpClient, HttpError
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import ConfigError
-from streammetrics.exporters.http.limits import HttpRules
+from streammetrics.exporters.http.connections import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from tests.support.committed_state import answering
 from tests.support.gates import shown_views

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammetrics.config.toml_text import settings_text
+from streammetrics.config.experiments import settings_text
 from streammetrics.errors import ExperimentError
 from streammetrics.experiments import Hours, add_credits
 from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import FeedbackCounts, StoredSums
-from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows
+from streammetrics.exporters.prometheus.experiments import measure_rows, preference_rows
 from streammetrics.metrics import Scorer
 from streammetrics.reports.published import encoded
 from streammetrics.statistics.estimates import difference, estimate

@@ -19,7 +19,7 @@ from streammetrics.experiments.gate import GATE_CODES, DecidingMeasure, GateDeci
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge
-from streammetrics.exporters.prometheus.experiment_rows import measure_rows
+from streammetrics.exporters.prometheus.experiments import measure_rows
 from streammetrics.statistics.estimates import Estimate
 from streammetrics.statistics.measures import Measure
 from streammetrics.statistics.sequence import MeasureScale

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from streammetrics.experiments import ExperimentReport, Measures, Policy, StoredSums, build_report, choose_scales, of_users
-from streammetrics.exporters.prometheus.experiment_rows import measure_rows
+from streammetrics.exporters.prometheus.experiments import measure_rows
 from streammetrics.metrics import Scorer
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import Metric

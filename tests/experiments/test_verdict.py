@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.config.toml_text import settings_text
+from streammetrics.config.experiments import settings_text
 from streammetrics.errors import ExperimentError
 from streammetrics.experiments import StoredSums
 from streammetrics.experiments.cell_estimates import ChangedEffect, RunPart

@@ -14,7 +14,7 @@ from urllib.parse import quote_plus
 import pytest
 import yaml
 
-from streammetrics.exporters.prometheus.experiment_rows import measure_rows
+from streammetrics.exporters.prometheus.experiments import measure_rows
 from tests.alerts.cases import CASES, Case, Fired, one
 from tests.support.experiment_states import SITUATIONS, table
 from tests.support.paths import ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.exporters.prometheus.experiment_rows import measure_rows
+from streammetrics.exporters.prometheus.experiments import measure_rows
 from streammetrics.reports.verdict_lines import VerdictLine, answer_gate, lines_of
 from streammetrics.statistics.measures import LISTS_AT
 from tests.support.experiment_states import BEGIN_MS, DAY, HOUR_MS, SITUATIONS, STOP_MS, WORSE, Shown, report_of, stored_arms, table

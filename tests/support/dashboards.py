@@ -27,7 +27,7 @@ from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.exporters.prometheus.experiment_rows import (
+from streammetrics.exporters.prometheus.experiments import (
     MeasureRow,
     PreferenceRow,
     measure_rows,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.config.toml_text import settings_text
+from streammetrics.config.experiments import settings_text
 from streammetrics.experiments import (
     Entry,
     EntrySums,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.config.toml_text import settings_text
+from streammetrics.config.experiments import settings_text
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, StoredSums, add, build_report, choose_scales, of_users, zero
 from streammetrics.experiments.experiment_report import verdict_of_all

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import configured, load_settings
+from streammetrics.cli.options import configured, load_settings
 
 
 @command

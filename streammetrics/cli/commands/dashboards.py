@@ -6,7 +6,7 @@ from pathlib import Path
 
 from streammetrics.cli.command import command
 from streammetrics.cli.commands.rules import write_files
-from streammetrics.cli.common_options import into_folder
+from streammetrics.cli.options import into_folder
 from streammetrics.exporters.package_files import package_file
 
 

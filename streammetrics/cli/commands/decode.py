@@ -13,9 +13,8 @@ from typing import NamedTuple
 import click
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
-from streammetrics.cli.output.sample_summary import SampleSummary
+from streammetrics.cli.options import configured, load_settings
+from streammetrics.cli.output.sample_summary import KIND_NAMES, SampleSummary, counted_kind
 from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from streammetrics.cli.command import SEED, command
-from streammetrics.cli.common_options import configured, load_settings, serving
-from streammetrics.cli.option_types import FiniteFloatRange
+from streammetrics.cli.command import command
+from streammetrics.cli.options import SEED, FiniteFloatRange, configured, load_settings, serving
 
 
 @command
@@ -40,7 +39,7 @@ def demo(
       streammetrics demo --seconds 30 --port 0 --seed 7
       streammetrics demo --set metrics.names=ndcg,recall,map --set windows.windows=30s,2m
     """
-    from streammetrics.cli.process.signals import stop_on_signals  # noqa: PLC0415
+    from streammetrics.cli.signals import stop_on_signals  # noqa: PLC0415
 
     with stop_on_signals() as stop:
         from streammetrics.cli.demo.demo import load_demo, run_demo  # noqa: PLC0415

@@ -18,7 +18,6 @@ from typing import TypeAlias
 import click
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.doctor.checks import (
     DoctorContext,
     agreement_findings,
@@ -29,7 +28,8 @@ from streammetrics.cli.doctor.checks import (
     redis_findings,
     running_experiment_findings,
 )
-from streammetrics.cli.doctor.findings import DoctorFinding, Level
+from streammetrics.cli.doctor.records import DoctorFinding, Level
+from streammetrics.cli.options import configured, load_settings
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.version import __version__

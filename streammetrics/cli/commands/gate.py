@@ -18,15 +18,13 @@ import msgspec
 
 from streammetrics.cli.command import command
 from streammetrics.cli.commands.report import read_plain
-from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.exporter_client import ExporterClient
-from streammetrics.cli.option_types import FiniteFloatRange, ReportFile, moment_ms, span_seconds
+from streammetrics.cli.options import FiniteFloatRange, ReportFile, configured, load_settings, moment_ms, span_seconds
 from streammetrics.cli.output.gate_lines import answer_lines, no_answer_line, progress_line, summary_markdown
-from streammetrics.cli.output.progress import changing_line
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.standard_output import print_json
-from streammetrics.cli.output.terminal import output_console, print_lines
-from streammetrics.cli.process.signals import interrupt_on_signals
+from streammetrics.cli.output.terminal import changing_line, output_console, print_lines
+from streammetrics.cli.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments.gate import GateWord

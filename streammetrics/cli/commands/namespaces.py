@@ -11,11 +11,9 @@ import click
 from rich.filesize import decimal
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from streammetrics.cli.command import CONTEXT
-from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.exit_codes import with_exit_codes
-from streammetrics.cli.output.progress import progress_bar
-from streammetrics.cli.output.terminal import FittingTable, output_console
+from streammetrics.cli.command import CONTEXT, with_exit_codes
+from streammetrics.cli.options import configured, load_settings
+from streammetrics.cli.output.terminal import FittingTable, output_console, progress_bar
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.namespaces import Namespace, Progress, RedisNamespaces

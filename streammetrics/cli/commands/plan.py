@@ -13,13 +13,12 @@ import msgspec
 
 from streammetrics.cli.command import command
 from streammetrics.cli.commands.report import read_plain
-from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import FiniteFloatRange, ReportFile
+from streammetrics.cli.options import FiniteFloatRange, ReportFile, configured, load_settings
 from streammetrics.cli.output.plan_tables import DetectableRow, ExperimentPlan, PlanRow, plan_lines
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console
-from streammetrics.cli.process.signals import interrupt_on_signals
+from streammetrics.cli.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments import ExperimentReport, MeasureReport

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.process.signals import stop_on_signals
+from streammetrics.cli.options import configured, load_settings
+from streammetrics.cli.signals import stop_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
 from streammetrics.connectors.kafka.topics import RepartitionPlan, prepare_outputs

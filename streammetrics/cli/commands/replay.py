@@ -13,14 +13,11 @@ from rich.console import Console
 from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import OutputFile, moment_ms
-from streammetrics.cli.output.output_paths import require_distinct
-from streammetrics.cli.output.progress import progress_bar
+from streammetrics.cli.options import OutputFile, configured, load_settings, moment_ms, require_distinct
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, name_lines, total_rows, values_table, window_rows
-from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.output.terminal import output_console, progress_bar
 from streammetrics.cli.output.verdict_tables import verdict_summary
-from streammetrics.cli.process.signals import interrupt_on_signals
+from streammetrics.cli.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.files import expanded_paths

@@ -10,14 +10,13 @@ from typing import Any, Literal
 import click
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.exporter_client import ExporterClient
-from streammetrics.cli.option_types import OutputFile, ReportFile
+from streammetrics.cli.options import OutputFile, ReportFile, configured, load_settings
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, saved_report
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console, print_lines
 from streammetrics.cli.output.verdict_tables import verdict_lines
-from streammetrics.cli.process.signals import interrupt_on_signals
+from streammetrics.cli.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.file_formats.reader import standard_input

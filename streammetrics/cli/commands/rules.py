@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import into_folder
+from streammetrics.cli.options import into_folder
 from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.errors import ConfigError, Problem

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import configured, load_settings, serving
+from streammetrics.cli.options import configured, load_settings, serving
 
 
 @command
@@ -40,7 +40,7 @@ def run(
 
     On SIGTERM, Ctrl-C or a closed terminal, it finishes the batch, commits, and leaves the consumer group. A second signal exits at once.
     """
-    from streammetrics.cli.process.signals import stop_on_signals  # noqa: PLC0415
+    from streammetrics.cli.signals import stop_on_signals  # noqa: PLC0415
 
     with stop_on_signals() as stop:  # before the slow imports
         from streammetrics.cli.run.run import run as run_service  # noqa: PLC0415

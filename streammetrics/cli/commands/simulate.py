@@ -16,13 +16,12 @@ from typing import IO, Any, Protocol, cast
 import click
 from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from streammetrics.cli.command import SEED, command
-from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import FiniteFloatRange, moment_ms
-from streammetrics.cli.output.progress import progress_bar
+from streammetrics.cli.command import command
+from streammetrics.cli.options import SEED, FiniteFloatRange, configured, load_settings, moment_ms
 from streammetrics.cli.output.standard_output import standard_output
-from streammetrics.cli.process.signals import stop_on_signals
-from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, SimulatePlan, plan_of
+from streammetrics.cli.output.terminal import progress_bar
+from streammetrics.cli.signals import stop_on_signals
+from streammetrics.cli.traffic_plan import STDOUT, SimulateOptions, SimulatePlan, plan_of
 from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.clock import SystemClock

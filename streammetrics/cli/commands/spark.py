@@ -10,11 +10,9 @@ import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.commands.replay import replay_warnings, show_replay
-from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import OutputFile
-from streammetrics.cli.output.output_paths import require_distinct
+from streammetrics.cli.options import OutputFile, configured, load_settings, require_distinct
 from streammetrics.cli.output.terminal import output_console
-from streammetrics.cli.process.signals import interrupt_on_signals
+from streammetrics.cli.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.errors import StreammetricsError
 from streammetrics.offline.replay.files import ReplayOutputs

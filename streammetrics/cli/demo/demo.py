@@ -14,7 +14,7 @@ from pathlib import Path
 
 from streammetrics.cli.demo.scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS, Scenario
 from streammetrics.cli.demo.screen import Screen
-from streammetrics.cli.process.threads import StoppableThread
+from streammetrics.cli.threads import StoppableThread
 from streammetrics.config import LoadedSettings, Settings, load
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore

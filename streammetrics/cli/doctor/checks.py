@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from streammetrics.cli.doctor.data import data_findings
 from streammetrics.cli.doctor.experiments import RecentExperiments, experiment_findings
-from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.records import DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.stored_offsets import LogIdentity, require_stored_offsets
@@ -25,7 +25,7 @@ from streammetrics.engine.task_state import decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateError
 from streammetrics.experiments import SINCE_START
-from streammetrics.exporters.http.certificate import tls_context
+from streammetrics.exporters.http.connections import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.input_warnings import FIX, UserPartitions
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines

@@ -1,1 +1,1 @@
-"""Terminal output and files of commands: tables, progress bars, HTML pages and atomic files."""
+"""Terminal output of commands: tables, progress bars and lines of text."""

@@ -1,10 +1,14 @@
-"""What a sample of records holds, for `decode`: lists, feedback and how much of it meets a list, refused and ignored records. Pure."""
+"""What a sample of records holds, for `decode`: lists, feedback and how much of it meets a list, refused and ignored records. Pure.
+
+`doctor` names and counts the kinds of events in the same way.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
+from typing import Final
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Event, Exposure, Feedback, Impression
@@ -15,6 +19,16 @@ from streammetrics.words.numbers import counted
 PLACES_SHOWN_MAX = 5
 NAMES_SHOWN_MAX = 10
 NAME_WIDTH = 10
+KIND_NAMES: Final[Mapping[type[Event], str]] = {Impression: "lists", Feedback: "feedback", Exposure: "exposures"}
+
+
+def counted_kind(count: int, kind: str) -> str:
+    """Return a count with a kind, or with another outcome of a record.
+
+    >>> counted_kind(1, "lists"), counted_kind(1_200, "exposures"), counted_kind(1, "feedback"), counted_kind(1, "refused")
+    ('1 list', '1,200 exposures', '1 feedback', '1 refused')
+    """
+    return f"{count:,} {kind.removesuffix('s') if count == 1 else kind}"
 
 
 class SampleSummary:

@@ -90,7 +90,7 @@ def counter_lines(counts: Mapping[tuple[str, str], int], refusals: Iterable[str]
 
     >>> print(*counter_lines({("events", "t"): 9, ("exposure", "t"): 4, ("list_exposed", "t"): 3, ("list_unexposed", "t"): 1}), sep="\\n")
     events    9
-    exposures 4; 25.0 % of 4 lists have no variant
+    exposures 4; 25 % of 4 lists have no variant
     """
     sums = counts_by_reason(counts)
     yield f"events    {sums['events']:,}"

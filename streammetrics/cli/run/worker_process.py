@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from streammetrics.cli.process.signals import stop_on_signals
+from streammetrics.cli.signals import stop_on_signals
 from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateError
 
 STATUS_SECONDS: Final = 0.25

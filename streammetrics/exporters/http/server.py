@@ -27,11 +27,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.exporters.http.auth import LOGGED_IN, Login, requiring_login
-from streammetrics.exporters.http.certificate import tls_context
+from streammetrics.exporters.http.connections import HandshakeTimeoutLoop, HttpRules, LimitedListener, TimedProtocol, tls_context
 from streammetrics.exporters.http.etag import tagged
-from streammetrics.exporters.http.gate import gate_route
-from streammetrics.exporters.http.limits import HandshakeTimeoutLoop, HttpRules, LimitedListener, TimedProtocol
-from streammetrics.exporters.http.routes import page_routes
+from streammetrics.exporters.http.routes import gate_route, page_routes
 from streammetrics.exporters.http.views import HttpViews, ReadinessFinding
 
 AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]

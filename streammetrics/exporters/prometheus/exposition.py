@@ -22,8 +22,7 @@ from prometheus_client.registry import Collector
 
 from streammetrics.exporters.prometheus.experiments import ControlOf, control_by_convention
 from streammetrics.exporters.prometheus.family import Series
-from streammetrics.exporters.prometheus.process_rows import status_rows
-from streammetrics.exporters.prometheus.processes import ProcessGroupCollector
+from streammetrics.exporters.prometheus.process_rows import ProcessGroupCollector, status_rows
 from streammetrics.exporters.prometheus.rows import ReportRows, SampleRow
 from streammetrics.exporters.prometheus.series import TABLE
 from streammetrics.metrics import TallyLayout

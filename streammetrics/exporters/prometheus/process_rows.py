@@ -1,9 +1,17 @@
-"""Turn the status of a process into rows. Other threads may write the status at the same time."""
+"""Turn the status of a process into rows, and collect the `process_...` series of it and its worker processes together.
+
+Other threads may write the status at the same time. The `process_...` series have the names of the client library.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import resource
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from streammetrics.connectors.store import CommitOutcome
 from streammetrics.exporters.prometheus.rows import SampleRow
@@ -11,9 +19,11 @@ from streammetrics.runtime.status import COMMIT_BUCKETS_SECONDS, ProcessStatus
 from streammetrics.version import __version__
 
 COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
-
 _NODE_SERIES = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
 """The series of the fields of a `StoreNode` between its name and its refusal, in their order."""
+CPU = "process_cpu_seconds"
+SUMMED = frozenset({CPU, "process_resident_memory_bytes", "process_virtual_memory_bytes", "process_open_fds"})
+"""Families that add up. Start time and limits are those of this process."""
 
 
 def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
@@ -71,3 +81,27 @@ def _commit_times(status: ProcessStatus) -> Iterator[SampleRow]:
         yield SampleRow("streammetrics_commit_seconds", ("_bucket", str(bound)), count)
     yield SampleRow("streammetrics_commit_seconds", ("_count", ""), total)
     yield SampleRow("streammetrics_commit_seconds", ("_sum", ""), times.sum_seconds)
+
+
+class ProcessGroupCollector(Collector):
+    """Collects the series of this process plus those of the processes that `pids` returns."""
+
+    def __init__(self, pids: Callable[[], Sequence[int]] = tuple) -> None:
+        self._pids = pids
+
+    def collect(self) -> Iterable[Metric]:
+        """Return each family with one sample. Ended children stay in the processor time, which must never decrease."""
+        pids = self._pids()
+        families = list(ProcessCollector(registry=None).collect())
+        more: dict[str, float] = {}
+        if pids:
+            ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+            more[CPU] = ended.ru_utime + ended.ru_stime
+        for pid in pids:
+            for family in ProcessCollector(pid=lambda: pid, registry=None).collect():  # noqa: B023  (used at once)
+                if family.name in SUMMED:
+                    more[family.name] = more.get(family.name, 0.0) + family.samples[0].value
+        for family in families:
+            if family.name in more:
+                family.samples = [family.samples[0]._replace(value=family.samples[0].value + more[family.name])]
+        return families

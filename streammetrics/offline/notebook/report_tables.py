@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from streammetrics.config.addresses import http_parts
+from streammetrics.config.fields import http_parts
 from streammetrics.connectors.http_client import HttpClient, HttpError
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError

@@ -19,7 +19,7 @@ from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
 from streammetrics.errors import MalformedEvent
 from streammetrics.exporters.prometheus import exposition as exposition_module
-from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows
+from streammetrics.exporters.prometheus.experiments import measure_rows, preference_rows
 from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposition
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.run.run import run
+from streammetrics.cli.signals import stop_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.redis.store import RedisStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.simulate.plan import FILE_START_MS, STDOUT, SimulateOptions, plan_of
+from streammetrics.cli.traffic_plan import FILE_START_MS, STDOUT, SimulateOptions, plan_of
 from streammetrics.connectors.simulated import Variant
 from streammetrics.errors import ConfigError
 from tests.support.tables import for_each

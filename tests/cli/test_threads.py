@@ -8,7 +8,7 @@ import threading
 import pytest
 import structlog
 
-from streammetrics.cli.process.threads import StoppableThread
+from streammetrics.cli.threads import StoppableThread
 
 
 def failing(stop: threading.Event) -> None:
@@ -56,7 +56,7 @@ def test_leaving_the_block_ends_the_thread() -> None:
 
 
 def test_a_thread_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.cli.process.threads.END_SECONDS", 0.05)
+    monkeypatch.setattr("streammetrics.cli.threads.END_SECONDS", 0.05)
     go_on = threading.Event()
 
     def deaf(stop: threading.Event) -> None:

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import structlog
 
-log = structlog.get_logger("streammetrics.cli.process.threads")
+log = structlog.get_logger("streammetrics.cli.threads")
 
 END_SECONDS: Final = 10.0
 """How long to wait for a thread after the request to stop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from streammetrics.cli.run.first_events_log import QUIET_SECONDS, FirstEventsLog
+from streammetrics.cli.run.run import QUIET_SECONDS, FirstEventsLog
 from streammetrics.reports.first_numbers import FirstVerdictWait
 from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import ProcessCollector
 
-from streammetrics.exporters.prometheus.processes import SUMMED, ProcessGroupCollector
+from streammetrics.exporters.prometheus.process_rows import SUMMED, ProcessGroupCollector
 
 BUSY = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint('ready', flush=True)\nsys.stdin.read()"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.process.signals import SIGNALS, interrupt_on_signals, stop_on_signals
+from streammetrics.cli.signals import SIGNALS, interrupt_on_signals, stop_on_signals
 from streammetrics.errors import StreammetricsError
 from tests.support.command_line import COMMAND, environment
 from tests.support.paths import ROOT
@@ -19,7 +19,7 @@ from tests.tools.servers.process import wait_until
 
 WAITING = """
 import os, signal, sys, threading, time
-from streammetrics.cli.process.signals import stop_on_signals
+from streammetrics.cli.signals import stop_on_signals
 
 def send():
     time.sleep(0.001)
@@ -72,7 +72,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 ENDING = """
 import signal
-from streammetrics.cli.process.signals import stop_on_signals
+from streammetrics.cli.signals import stop_on_signals
 
 with stop_on_signals() as stop:
     stop.set()
@@ -93,7 +93,7 @@ def test_a_signal_during_a_wait_sets_the_event() -> None:
 
 TWICE = """
 import signal
-from streammetrics.cli.process.signals import interrupt_on_signals, stop_on_signals
+from streammetrics.cli.signals import interrupt_on_signals, stop_on_signals
 
 with BLOCK():
     for _ in range(2):

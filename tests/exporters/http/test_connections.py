@@ -17,8 +17,7 @@ from structlog.testing import capture_logs
 
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.exporters.http.auth import Login
-from streammetrics.exporters.http.certificate import tls_context
-from streammetrics.exporters.http.limits import HttpRules
+from streammetrics.exporters.http.connections import HttpRules, tls_context
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus

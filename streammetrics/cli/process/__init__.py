@@ -1,1 +1,0 @@
-"""The process around a command: signals and threads."""

@@ -1,1 +1,0 @@
-"""`streammetrics simulate`: made-up traffic to Kafka or a file."""
