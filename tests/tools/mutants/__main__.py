@@ -56,7 +56,7 @@ GROUPS: Final[dict[str, Group]] = {
     ),
     "verdict": Group(
         ["experiments/verdict.py"],
-        ["tests/experiments/test_verdict.py", "tests/experiments/test_decisions.py", "tests/experiments/test_building.py"],
+        ["tests/experiments/test_verdict.py", "tests/experiments/test_building_decisions.py", "tests/experiments/test_building.py"],
     ),
     "gate": Group(["experiments/gate.py", "reports/verdict_lines.py"], ["tests/experiments/test_gate.py", "tests/reports"]),
     "statistics": Group(
