@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import EVENT_TYPES, Elsewhere, Event
 
-Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere]]
+DecodedRecord: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere]]
 """One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
 
 
-def users_of(records: Iterable[Decoded]) -> set[str]:
+def users_of(records: Iterable[DecodedRecord]) -> set[str]:
     """Return the users of all events of some records, without events that another process counts."""
     return {
         event.user_id  # type: ignore[union-attr]  # an event has a user
@@ -28,7 +28,7 @@ class Batch:
     """Records of one input, in its order: the index of its topic, the offset after them, and their users."""
 
     topic: int
-    records: Sequence[Decoded]
+    records: Sequence[DecodedRecord]
     next_offset: int
     users: set[str] = field(init=False, repr=False)
 

@@ -23,7 +23,7 @@ USER_CHARS_MAX = 32
 ANY_JUMP_MS = 1 << 60
 """Longer than any jump."""
 
-Seen = tuple[str, int]
+UserTime = tuple[str, int]
 """One event of a queue: its user and its time (ms)."""
 
 
@@ -66,7 +66,7 @@ class StoredSupport(NamedTuple):
     """The stored form of `SupportedTime`, without the time itself: that is the watermark. The default has no queue and enough users."""
 
     open_events: int = 0
-    recent: tuple[Seen, ...] = ()
+    recent: tuple[UserTime, ...] = ()
     low: int = FOREVER
     basis: tuple[str, ...] | None = None
     enders: tuple[str, ...] = ()
@@ -265,7 +265,7 @@ class SupportedTime:
         return _walk(middle, times, self.span_ms)
 
 
-def _newest_by_user(seen: Iterable[Seen]) -> list[int]:
+def _newest_by_user(seen: Iterable[UserTime]) -> list[int]:
     """Return the greatest time of each user, least first.
 
     >>> _newest_by_user([("a", 5), ("b", 3), ("a", 1)])

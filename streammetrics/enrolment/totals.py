@@ -48,7 +48,7 @@ from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.words.times import HOUR_MS
 
-Reacting: TypeAlias = tuple[tuple[PlaceSet, ...], Mapping[int, bool]]
+UserReactions: TypeAlias = tuple[tuple[PlaceSet, ...], Mapping[int, bool]]
 """The sets of a user's record, and `UserRecord.reacted`."""
 
 
@@ -141,7 +141,7 @@ class TotalsBatch:
                     record.reacted = {**record.reacted, run: is_unmatched}
                     record.changed = True
 
-    def count_reacting(self, before: Reacting, after: Reacting) -> None:
+    def count_reacting(self, before: UserReactions, after: UserReactions) -> None:
         """Count a user among those who reacted, in each variant of which they saw a list, instead of as before."""
         for sign, (sets, reacted) in ((-1, before), (1, after)) if before != after else ():
             for run, day, variant in [place for places in sets for place in places.places] if reacted else ():

@@ -20,14 +20,15 @@ from streammetrics.sessions.state import (
     KINDS,
     LIST_ID_REUSED,
     MATCHED,
+    NO_CHANGE,
     ORPHAN,
     OUT_OF_LIST,
     PLACE_CONFLICT,
     REPEATED,
     TOO_MANY_ITEMS,
     TOO_OLD,
-    UNCHANGED,
     ChangedLists,
+    ItemSpan,
     JoinedId,
     JoinedLog,
     LogEntry,
@@ -35,7 +36,6 @@ from streammetrics.sessions.state import (
     LogLabels,
     LogList,
     LogMark,
-    Showing,
     ShownList,
     UnnamedFeedback,
     mark_changed,
@@ -180,7 +180,7 @@ def _wanted(joined: JoinedLog, items: Iterable[str]) -> Iterable[str]:
     return dict.fromkeys(items) if joined.is_kept else joined.unnamed.keys() & items
 
 
-def _showing(name: str, formed: ListForm, joined: JoinedLog) -> Iterator[tuple[str, Showing]]:
+def _showing(name: str, formed: ListForm, joined: JoinedLog) -> Iterator[tuple[str, ItemSpan]]:
     """Return when a list shows its items: at a given time, only events dated at or before it count.
 
     Later copies must not move older feedback between lists, because those lists may be final. So a list of fragments shows an item from
@@ -198,7 +198,7 @@ def _showing(name: str, formed: ListForm, joined: JoinedLog) -> Iterator[tuple[s
         yield item, (until, FOREVER, until, name)
 
 
-def _set_showing(of_id: JoinedId, now: list[tuple[str, Showing]], joined: JoinedLog) -> None:
+def _set_showing(of_id: JoinedId, now: list[tuple[str, ItemSpan]], joined: JoinedLog) -> None:
     """Set when an id shows its items. Feedback from the times on that have changed may belong to another list."""
     before, of_id.showing = of_id.showing, now
     if before == now:
@@ -241,7 +241,7 @@ def _find_ids(joined: JoinedLog) -> None:
                 joined.touched[now] = None
 
 
-def _latest(showing: Sequence[Showing], ts: int) -> str | None:
+def _latest(showing: Sequence[ItemSpan], ts: int) -> str | None:
     """Return the id of the latest list that shows an item at a time (same time: the greatest id), or None."""
     best = (NEVER, "")
     for at in range(bisect_left(showing, (ts + 1,)) - 1, -1, -1):
@@ -275,7 +275,7 @@ def answer(shown_list: ShownList, feedback: LogFeedback, rules: JoinRules, outco
         return
     matched = KINDS * feedback.topic + MATCHED
     outcomes[matched] = outcomes.get(matched, 0) + 1
-    if shown_list.tallied is UNCHANGED:
+    if shown_list.tallied is NO_CHANGE:
         mark_changed(shown_list, changed)
     reactions = shown_list.reactions
     for number, (of_place, of_action, greatest, first, topic) in enumerate(reactions):

@@ -75,18 +75,18 @@ class LogLabels(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
 LogEntry: TypeAlias = LogList | LogFeedback | LogMark | LogLabels
 
 
-class Unchanged:
-    """The type of UNCHANGED."""
+class NoChange:
+    """The type of NO_CHANGE."""
 
 
-UNCHANGED: Final = Unchanged()
+NO_CHANGE: Final = NoChange()
 """Marks a list that has not changed since it was last tallied."""
 
 
 class ShownList(msgspec.Struct, gc=False, eq=False):
     """One list of an open session with the reactions to its items. `text` has the items: see `item_text`.
 
-    `tallied` is what the tallies contain of the list: nothing yet (None), the list as it is (UNCHANGED), or these facts. `exists` is False
+    `tallied` is what the tallies contain of the list: nothing yet (None), the list as it is (NO_CHANGE), or these facts. `exists` is False
     once the events of the session no longer form the list. Tuples are replaced, never modified.
     """
 
@@ -99,7 +99,7 @@ class ShownList(msgspec.Struct, gc=False, eq=False):
     teams: tuple[str, ...] = ()
     reactions: tuple[Reaction, ...] = ()
     engagement: Engagement = NEW_LIST
-    tallied: Facts | Unchanged | None = None
+    tallied: Facts | NoChange | None = None
     exists: bool = True
 
     @property
@@ -118,7 +118,7 @@ ChangedLists: TypeAlias = list[ShownList]
 
 def mark_changed(shown_list: ShownList, changed: ChangedLists) -> None:
     """Remember what the tallies contain of a list before it changes."""
-    if shown_list.tallied is UNCHANGED:
+    if shown_list.tallied is NO_CHANGE:
         shown_list.tallied = shown_list.facts()
         changed.append(shown_list)
 
@@ -148,7 +148,7 @@ def pairs_of(hits: GradedPositions) -> Iterable[tuple[float, float]]:
     return zip(hits[::2], hits[1::2], strict=True)
 
 
-Showing: TypeAlias = tuple[int, int, int, str]
+ItemSpan: TypeAlias = tuple[int, int, int, str]
 """From when, and until when, a list shows an item; the list's time then, and its id."""
 
 
@@ -164,7 +164,7 @@ class JoinedId(msgspec.Struct, gc=False, eq=False):
     named: list[LogFeedback] = []
     unnamed: list[LogFeedback] = []
     labels: dict[int, LogLabels] = {}
-    showing: list[tuple[str, Showing]] = []
+    showing: list[tuple[str, ItemSpan]] = []
     begin: int = FOREVER
     pieces: int | None = None
     has_list: bool = False
@@ -191,7 +191,7 @@ class JoinedLog(msgspec.Struct, gc=False, eq=False):
     ids: dict[str, JoinedId] = msgspec.field(default_factory=dict)
     unnamed: dict[str, UnnamedFeedback] = msgspec.field(default_factory=dict)
     unnamed_last: int = NEVER
-    showing: dict[str, list[Showing]] = msgspec.field(default_factory=dict)
+    showing: dict[str, list[ItemSpan]] = msgspec.field(default_factory=dict)
     order: list[tuple[int, str]] = msgspec.field(default_factory=list)
     first: str | None = None
     duplicates: dict[int, int] = msgspec.field(default_factory=dict)

@@ -19,7 +19,7 @@ from streammetrics.sessions.exposures import StoredExposures, UserExposures
 from streammetrics.sessions.open_sessions import set_sessions
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import decode_entries, join_log
-from streammetrics.sessions.state import UNCHANGED, LogEntry, LogLabels, Session, User
+from streammetrics.sessions.state import NO_CHANGE, LogEntry, LogLabels, Session, User
 from streammetrics.state.codec import VERSION, array_head, check_version, pack, refusal, values_of
 from streammetrics.state.tables import GROWS, StatePiece
 
@@ -154,5 +154,5 @@ def _session(first: int, last: int, entries: list[LogEntry], log: bytes, rules: 
     session = Session(first, last, size, relabels, bytearray(log), len(log), len(entries))
     join_log(session, entries, rules, [])
     for shown_list in session.lists.values():
-        shown_list.tallied = UNCHANGED
+        shown_list.tallied = NO_CHANGE
     return session

@@ -18,7 +18,7 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.sessions.item_text import items_of, length_of
-from streammetrics.sessions.state import UNCHANGED, Facts, ShownList, Unchanged, hits_of
+from streammetrics.sessions.state import NO_CHANGE, Facts, NoChange, ShownList, hits_of
 from streammetrics.windows.engagement import EngagedList, engagement_rows
 
 GroupT = TypeVar("GroupT", bound=Hashable)
@@ -78,7 +78,7 @@ def tally_deltas(
             columns = layout.engagement.assessment.row(items_of(text), segments) if number in assessed else ()
             engaged.append((cell, weight, EngagedList(ts, length_of(text), hits, engagement, columns)))
     for shown_list in changed_lists:
-        shown_list.tallied = UNCHANGED
+        shown_list.tallied = NO_CHANGE
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
     if layout.engagement is not None and engaged:
         sums = np.zeros((len(cells), layout.width), dtype=np.int64) if sums is None else sums
@@ -90,7 +90,7 @@ def _weighted(changed_lists: Sequence[ShownList]) -> Iterator[tuple[int, int, Fa
     """Return what tallies contain of each list, to be subtracted, and what the list is now; with the list's number."""
     for number, shown_list in enumerate(changed_lists):
         if shown_list.tallied is not None:
-            assert not isinstance(shown_list.tallied, Unchanged), "a list that did not change is tallied"
+            assert not isinstance(shown_list.tallied, NoChange), "a list that did not change is tallied"
             yield -1, number, shown_list.tallied
         if shown_list.exists:
             yield 1, number, shown_list.facts()

@@ -21,7 +21,7 @@ NOW = 1_772_359_200_000
 YEAR_9999 = 253_402_300_799_999
 DISORDER_MS, LATENESS_MS = 5 * SECOND, MINUTE
 
-Seen = tuple[str, int]
+UserTime = tuple[str, int]
 
 
 def both(rules: SupportRules, disorder_ms: int = DISORDER_MS, lateness_ms: int = LATENESS_MS) -> tuple[SupportedTime, ExpectedTime]:

@@ -8,19 +8,19 @@ import pytest
 
 from tests.tools.servers.kafka import KafkaBroker
 from tests.tools.servers.prometheus import PrometheusServer
-from tests.tools.story import STORIES, Seen, watch
+from tests.tools.story import STORIES, Observation, watch
 from tests.tools.story_ramp import watch_ramp
 
 WORSE, SAME, UNEVEN = STORIES
 
 
 @pytest.fixture
-def observed(kafka_broker: KafkaBroker, redis_url: str, prometheus_server: PrometheusServer, request: pytest.FixtureRequest) -> Seen:
+def observed(kafka_broker: KafkaBroker, redis_url: str, prometheus_server: PrometheusServer, request: pytest.FixtureRequest) -> Observation:
     return watch(request.param, kafka_broker, redis_url, prometheus_server)
 
 
 @pytest.mark.parametrize("observed", [WORSE], indirect=True)
-def test_a_ranker_that_is_15_percent_worse_is_regressed(observed: Seen) -> None:
+def test_a_ranker_that_is_15_percent_worse_is_regressed(observed: Observation) -> None:
     assert (observed.code, observed.least, observed.alarms) == (-1, -1, 2)
     assert observed.users > 2_500
     assert "REGRESSED  treatment: " in observed.text
@@ -29,7 +29,7 @@ def test_a_ranker_that_is_15_percent_worse_is_regressed(observed: Seen) -> None:
 
 
 @pytest.mark.parametrize("observed", [SAME], indirect=True)
-def test_two_equal_rankers_raise_no_alarm_at_any_time(observed: Seen) -> None:
+def test_two_equal_rankers_raise_no_alarm_at_any_time(observed: Observation) -> None:
     assert observed.code >= 0
     assert (observed.least, observed.alarms) == (0, 0)
     assert observed.users > 2_500
@@ -38,7 +38,7 @@ def test_two_equal_rankers_raise_no_alarm_at_any_time(observed: Seen) -> None:
 
 
 @pytest.mark.parametrize("observed", [UNEVEN], indirect=True)
-def test_a_split_of_45_to_55_makes_the_experiment_invalid_and_raises_no_ranking_alarm(observed: Seen) -> None:
+def test_a_split_of_45_to_55_makes_the_experiment_invalid_and_raises_no_ranking_alarm(observed: Observation) -> None:
     assert (observed.code, observed.least) == (-2, -2)
     assert "INVALID  users are not split as configured" in observed.text
     assert "regressed" not in observed.text.lower()

@@ -18,8 +18,8 @@ from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.session_events import add_feedback, add_list, add_mark, join_log, log_of, outcomes, relabel, untangle
 from streammetrics.sessions.state import (
     KINDS,
+    NO_CHANGE,
     OUTCOMES,
-    UNCHANGED,
     ChangedLists,
     LogFeedback,
     Session,
@@ -250,7 +250,7 @@ def tallied(changed: ChangedLists) -> Counter[Told]:
             change[told(ts, items_of(text), experiments, reactions, engaged)] -= 1
         if each.exists:
             change[told(each.ts, items_of(each.text), each.experiments, each.reactions, each.engagement)] += 1
-        each.tallied = UNCHANGED
+        each.tallied = NO_CHANGE
     changed.clear()
     return change
 
@@ -299,7 +299,7 @@ def test_event_by_event_gives_what_all_together_give(
             assert duplicates == sum(again.duplicates.values())
             if step == "restore":
                 for each in again.lists.values():
-                    each.tallied = UNCHANGED
+                    each.tallied = NO_CHANGE
                 session = again
 
 

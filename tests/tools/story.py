@@ -55,7 +55,7 @@ STORIES = (
 )
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """What became of a story: the verdict on the whole experiment, the least one that Prometheus ever saw, and the words."""
 
     code: float
@@ -97,7 +97,7 @@ def verdict(job: str) -> str:
     return f'streammetrics_experiment_verdict{{job="{job}", metric="", scope="start"}}'
 
 
-def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer) -> Seen:
+def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer) -> Observation:
     """Let a story happen, until all of its lists are in its experiment, and say what Prometheus and the report made of it."""
     with running(story, broker, redis_url, prometheus) as (pipeline, service):
         job = pipeline.name
@@ -110,7 +110,7 @@ def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: Prometh
         text, plain = (streammetrics("report", "--config", service.config, "--format", form) for form in ("text", "json"))
         assert (text.returncode, plain.returncode) == (0, 0), text.stderr + plain.stderr
         words = {experiment["verdict"]["word"] for experiment in json.loads(plain.stdout)["experiments"]}
-        return Seen(last.value, least.value, len(alarms), users, text.stdout, words)
+        return Observation(last.value, least.value, len(alarms), users, text.stdout, words)
 
 
 def main() -> None:

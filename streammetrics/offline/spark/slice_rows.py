@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streammetrics.engine.batch import Decoded
+from streammetrics.engine.batch import DecodedRecord
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Elsewhere, Event, Feedback, Impression, Labels
 
@@ -64,7 +64,7 @@ def encode_movers(movers: Iterable[Mover]) -> bytes:
     return _encode(([], [*movers]))
 
 
-def decode_rows(rows: bytes, base: int, with_movers: bool = True) -> Iterator[tuple[int, Decoded]]:
+def decode_rows(rows: bytes, base: int, with_movers: bool = True) -> Iterator[tuple[int, DecodedRecord]]:
     """Yield each row's number and its event as a record for the engine. `base` is added to the offsets."""
     sets, content = _decode(rows)
     labels = [(_labels(experiments), _labels(segments)) for experiments, segments in sets]
@@ -90,7 +90,7 @@ def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
     return tuple([(name, value) for name, value in pairs])
 
 
-def merged_rows(payload: bytes, movers: bytes | None, base: int) -> list[Decoded]:
+def merged_rows(payload: bytes, movers: bytes | None, base: int) -> list[DecodedRecord]:
     """Return a shard's own rows and the given movers (None: there are none), in the order of the slice."""
     rows = [*decode_rows(payload, base, with_movers=False)]
     if movers is not None:
@@ -99,5 +99,5 @@ def merged_rows(payload: bytes, movers: bytes | None, base: int) -> list[Decoded
     return [decoded for _, decoded in rows]
 
 
-def _number(row: tuple[int, Decoded]) -> int:
+def _number(row: tuple[int, DecodedRecord]) -> int:
     return row[0]

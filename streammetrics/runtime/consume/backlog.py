@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from streammetrics.connectors.source import InputRecord
 from streammetrics.connectors.store import PendingDueUsers, PendingUsers
-from streammetrics.engine.batch import Batch, Decoded
+from streammetrics.engine.batch import Batch, DecodedRecord
 
 
 class Chunk(NamedTuple):
@@ -24,7 +24,7 @@ class Chunk(NamedTuple):
     total_bytes: int
 
     @classmethod
-    def of(cls, topic: int, records: Sequence[InputRecord], decoded: Sequence[Decoded]) -> Chunk:
+    def of(cls, topic: int, records: Sequence[InputRecord], decoded: Sequence[DecodedRecord]) -> Chunk:
         sizes = [len(record[2] or b"") for record in records]
         return cls(records, Batch(topic, decoded, records[-1].offset + 1), sizes, sum(sizes))
 

@@ -18,7 +18,7 @@ from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.dead_letters import DeadLetterSink
 from streammetrics.connectors.source import InputRecord, LogIds, Source, UnreadBatch
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
-from streammetrics.engine.batch import Decoded
+from streammetrics.engine.batch import DecodedRecord
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import StoreError
 from streammetrics.events.batches import RecordDecoder
@@ -183,13 +183,13 @@ class TaskRunner:
             task.backlog.wait(len(decoded), str(later), self.clock.monotonic())
         return Chunk.of(topic, records[: len(decoded)], decoded) if decoded else None
 
-    def _decode(self, topic: int, records: Sequence[InputRecord]) -> tuple[list[Decoded], Later | None]:
+    def _decode(self, topic: int, records: Sequence[InputRecord]) -> tuple[list[DecodedRecord], Later | None]:
         """Decode records just before they are needed: raw bytes take less memory than events, and events stay in the CPU cache.
 
         If a record cannot be read yet, the records before it are returned, and why.
         """
         decode = self._topic_decoders.get(topic, self.decode)
-        decoded: list[Decoded] = []
+        decoded: list[DecodedRecord] = []
         try:
             for offset, ms, value in records:
                 decoded.append((offset, ms, value.refusals if type(value) is UnreadBatch else decode(value)))
