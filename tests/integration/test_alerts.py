@@ -139,7 +139,7 @@ class TestFaults:
         message = heard.one("StreammetricsRedisDown")
         assert message.path == "page"
         assert message.labels == {"alertname": "StreammetricsRedisDown", "job": "streammetrics", "severity": "critical"}
-        assert "processes of streammetrics: 3" in message.annotations["summary"]
+        assert "Processes of streammetrics that cannot use Redis: 3" in message.annotations["summary"]
         assert stack.exporter.target in message.annotations["description"]
 
     def test_kafka_that_is_away(self, stack: Stack) -> None:
