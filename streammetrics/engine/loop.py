@@ -30,7 +30,7 @@ RECORD_TIMES = 5
 
 
 class Loop:
-    """Takes the batches of one step into a task's state. Nothing is tallied here: the next commit tallies the lists that changed."""
+    """Processes the batches of one step in a task's state. Nothing is tallied here: the next commit tallies the lists that changed."""
 
     __slots__ = ("counts", "moves", "outlier", "refusals", "rules", "state", "timed")
 
