@@ -167,10 +167,10 @@ class SupportedTime:
             self._add_ahead(_short(user), ts)
             return self.time != NEVER and ts <= self.time + 2 * self.span_ms
         elif ts >= self.time - self.span_ms:
-            self._take_near(_short(user), ts)
+            self._consider_near(_short(user), ts)
         return True
 
-    def _take_near(self, user: str, ts: int) -> None:
+    def _consider_near(self, user: str, ts: int) -> None:
         """An event that is not ahead ends the queue, unless its user has ended one at this time already.
 
         A sender with a clock that stands still would otherwise end queues for ever.

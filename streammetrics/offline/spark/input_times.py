@@ -83,10 +83,10 @@ class InputTimes:
             if ts > time:
                 supported.time, self._setter = ts, TimeSetter(self._base + offset, user, ts)
             return start, {}
-        return start._replace(has_movers=True), self._take_all(decode_times(times))
+        return start._replace(has_movers=True), self._consider_all(decode_times(times))
 
-    def _take_all(self, times: SliceTimes) -> dict[int, bytes]:
-        """Take each event by the rules of the engine. Returns the events that each shard needs beside its own."""
+    def _consider_all(self, times: SliceTimes) -> dict[int, bytes]:
+        """Consider each event by the rules of the engine. Returns the events that each shard needs beside its own."""
         supported, shards = self._supported, self._shards
         needed: list[list[Mover]] = [[] for _ in range(shards)]
         movers = Movers(supported.jump_ms, shards, supported.time)

@@ -148,7 +148,7 @@ class Worker:
         for origin, records in polled.records.items():
             task = self.tasks.get(origin.partition)
             if task is not None and task.state is not None and records:
-                self._take_records(task, origin, records)
+                self._add_records(task, origin, records)
 
     def _collect_seconds(self, now: float) -> float:
         """Return how long records can wait: until the next commit if there is one to come and no task is behind."""
@@ -169,7 +169,7 @@ class Worker:
             self.status.rebalances += 1
         log.info("tasks reassigned", lost=sorted(dropped - assigned), kept=sorted(dropped & assigned), gained=sorted(assigned - dropped))
 
-    def _take_records(self, task: OwnedTask, origin: Input, records: Sequence[InputRecord]) -> None:
+    def _add_records(self, task: OwnedTask, origin: Input, records: Sequence[InputRecord]) -> None:
         topic = task.inputs.index(origin)
         task.backlog.add(topic, records, CHUNK_RECORDS_MAX)
         task.activity.records_came(topic)
