@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from streammetrics.engine.rules import EngineRules
-from streammetrics.enrolment.rules import CovariatePeriod
-from streammetrics.enrolment.runs import ExperimentRun, ExperimentRuns
+from streammetrics.enrolment.runs import ExperimentRuns, StoredRun
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.windows.panes import OTHER, Group, fold_segments, groups_of
@@ -54,12 +53,12 @@ class LabelState(msgspec.Struct, array_like=True):
     """What is stored of `LabelIndex`.
 
     - `groups` is (group, newest list, no list is older than).
-    - `runs` is (number, experiment, first list, last list, variants, covariate period). `runs_from` is the number of the next run.
+    - `runs` are the experiment runs. `runs_from` is the number of the next one.
     - `ended` is (experiment, last list of its latest run that has ended).
     """
 
     groups: list[tuple[Group, int, int]]
-    runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
+    runs: list[StoredRun]
     runs_from: int
     ended: list[tuple[str, int]] = []
 
@@ -84,24 +83,18 @@ class LabelIndex:
         self.unflushed: list[LabelSetEntry] = []
 
     def restore(self, stored: LabelState) -> None:
-        """Continue from the last commit. Runs are restored by `restore_runs`, unless experiments were switched on or off."""
+        """Continue from the last commit. Runs are restored apart, unless experiments were switched on or off."""
         self._groups = {group: newest for group, newest, _ in stored.groups}
         self.since = {group: since for group, _, since in stored.groups}
         self._in_total = sum(not group.segment for group in self._groups)
         self.runs.next_number = stored.runs_from
-
-    def restore_runs(self, stored: LabelState) -> None:
-        """Continue the experiment runs of the last commit."""
-        for number, experiment, first, last, variants, earlier in stored.runs:
-            self.runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
-        self.runs.ended = dict(stored.ended)
 
     def stored(self) -> LabelState:
         """Return what the next commit writes."""
         self.flush()
         return LabelState(
             groups=[(group, newest, self.since[group]) for group, newest in sorted(self._groups.items())],
-            runs=[(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
+            runs=self.runs.stored(),
             runs_from=self.runs.next_number,
             ended=sorted(self.runs.ended.items()),
         )

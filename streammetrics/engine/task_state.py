@@ -181,7 +181,7 @@ class TaskState:
             self.enrolments.restart(newest, experiments)
         else:
             _check_ends(stored, self._rules)
-            self.labels.restore_runs(stored.labels)
+            self.runs.restore(stored.labels.runs, stored.labels.ended)
             self.enrolments.restore_scopes(stored.enrolment, experiments)
 
     def table_changes(self, enrolled_before: int) -> dict[str, RowChanges]:

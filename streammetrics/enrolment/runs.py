@@ -8,7 +8,7 @@ with its sums. An experiment of that name then starts a new run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE, RowName, Scope, decode_row, parse_row_name, scopes_of_rows
@@ -18,6 +18,8 @@ from streammetrics.state.tables import RowChanges
 
 ENDED_MAX: Final = 256
 """Experiments whose end is remembered."""
+StoredRun: TypeAlias = tuple[int, str, int, int, list[str], CovariatePeriod | None]
+"""The stored form of a run: number, experiment, first list, last list, variants, covariate period."""
 
 
 class ExperimentRun:
@@ -68,8 +70,17 @@ class ExperimentRuns:
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(self.of_number.values())
 
-    def restore(self, run: ExperimentRun) -> None:
-        """Add a stored run."""
+    def restore(self, runs: Iterable[StoredRun], ended: Iterable[tuple[str, int]]) -> None:
+        """Continue the runs of the last commit."""
+        for run in runs:
+            self._add(ExperimentRun(*run))
+        self.ended = dict(ended)
+
+    def stored(self) -> list[StoredRun]:
+        """Return the stored form of all runs."""
+        return [(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self]
+
+    def _add(self, run: ExperimentRun) -> None:
         self.of_number[run.number] = run
         runs = self.of_name.setdefault(run.experiment, [])
         runs.append(run)
@@ -86,7 +97,7 @@ class ExperimentRuns:
         if not near:
             run = ExperimentRun(self.next_number, experiment, ts, until, (variant,))
             self.next_number += 1
-            self.restore(run)
+            self._add(run)
             return run
         run = near[0]
         run.first, run.last = min(run.first, ts), max(run.last, until)
