@@ -563,6 +563,24 @@ def test_lists_of_the_same_hour_are_compared_if_an_arm_joins_late_and_hours_with
     assert "under [experiments.named.ranker]: start = 2024-10-04T00:00:00Z" in note
 
 
+def test_the_mean_of_a_treatment_has_the_weights_of_its_comparison() -> None:
+    """The treatment has most of its lists in the second hour, when it has fewer hits. Alone, its mean would hide that of the first."""
+    kept = stored({"control": arm(2_000, 0.6, 1), "treatment": arm(2_000, 0.4, 2)})
+    (row,) = kept.hours.rows.values()
+    control, treatment = (row.totals[name, ONE_DAY] for name in ("control", "treatment"))
+    hours, weights, means = Hours(), list[float](), list[float]()
+    for hour, of_lists in ((480_000, 0.25), (480_001, 0.75)):
+        parts = [round(treatment[0] * of_lists), *(value // 2 for value in treatment[1:])]
+        against = [round(value * (1 - of_lists)) for value in control]
+        hours.row(hour).add_totals("treatment", ONE_DAY, parts)
+        hours.row(hour).add_totals("control", ONE_DAY, against)
+        weights.append(parts[0] * against[0] / (parts[0] + against[0]))
+        means.append(parts[1] / parts[0] / ONE)
+    _, treated = report_of(Policy(paging=("ndcg@10",)), replace(kept, hours=hours, run_hours=hours)).variants
+    assert treated.measures[0].mean == pytest.approx(np.average(means, weights=weights))
+    assert treated.measures[0].mean > 1.1 * treatment[1] / treatment[0] / ONE
+
+
 def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
     """It is 40 % worse than the control, and the treatment is alike: with two treatments alpha would be shared, and the worst would win."""
     moments = {"control": arm(4_000, 0.5, 1), "none": arm(400, 0.3, 2), "treatment": arm(4_000, 0.5, 3)}
