@@ -29,7 +29,7 @@ from streammetrics.config.times import Duration, DurationField, parse_duration
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import DEFAULT_GRADES
 from streammetrics.events.model import EventLimits
-from streammetrics.events.topic_names import topic_of
+from streammetrics.events.record import topic_of
 from streammetrics.words.times import SPAN_MS_MAX
 
 PANES_MAX = 100_000

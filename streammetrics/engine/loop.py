@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from streammetrics.engine.batch import Batch, BatchResult, Outlier, TimeMove
+from streammetrics.engine.batch import Batch, BatchResult, Outlier, Refusals, TimeMove
+from streammetrics.engine.input_progress import TimeSetter
 from streammetrics.engine.label_index import UNKNOWN_LABELS, LabelSetEntry
-from streammetrics.engine.lateness import TimeSetter
-from streammetrics.engine.refusals import Refusals
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS

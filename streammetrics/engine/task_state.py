@@ -2,13 +2,15 @@
 
 Each owner restores itself from the last commit, has the operations on its fields, and says what the next commit writes. State that was
 made with other rules is rejected. Experiments and unique users may be switched on and off between two runs.
+
+It also counts names that a task does not use: actions without a grade, types of no event, null variants, why records are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,7 +19,6 @@ from streammetrics.engine.label_index import LabelIndex, LabelState
 from streammetrics.engine.list_labels import ListLabels
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
-from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
 from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS, FeedbackDays
 from streammetrics.enrolment.reducer import Enrolments, EnrolmentState
@@ -27,6 +28,7 @@ from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.events.unknown_names import NAME_CHARS_MAX
 from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.store import FinalEvents, SessionState, SessionStore
 from streammetrics.sessions.turns import Turns
@@ -35,6 +37,40 @@ from streammetrics.state.tables import NOTHING, RowChanges, Rows, TaskTimes
 from streammetrics.windows.pane_store import PANES, PaneState, PaneStore
 from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserPanes, UniqueUserState
 from streammetrics.windows.user_counts import UserCountLayout
+
+NAMES_MAX: Final = 20
+"""Names kept per kind and task: the first ones to arrive. All further ones are counted together under the empty name."""
+OTHERS: Final = ""
+
+
+class UnknownNames:
+    """Number of events by kind (`action`, `type`, `null_variant` with the experiment, or `ignored` with the reason) and name.
+
+    Which names are kept depends on the order of arrival. Their sum does not.
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[str, int]] = {}
+
+    def restore(self, stored: Iterable[tuple[str, str, int]]) -> None:
+        """Continue from the last commit."""
+        self._counts = {}
+        for kind, name, count in stored:
+            self._counts.setdefault(kind, {})[name] = count
+
+    def stored(self) -> list[tuple[str, str, int]]:
+        """Return what the next commit writes: kind, name or empty for all others, count."""
+        return [(kind, name, count) for kind, names in sorted(self._counts.items()) for name, count in sorted(names.items())]
+
+    def add(self, kind: str, name: str) -> None:
+        """Count an event."""
+        names = self._counts.setdefault(kind, {})
+        name = name[:NAME_CHARS_MAX]
+        if name not in names and len(names) - (OTHERS in names) >= NAMES_MAX:
+            name = OTHERS
+        names[name] = names.get(name, 0) + 1
 
 
 class ControlRecord(msgspec.Struct, kw_only=True, array_like=True):

@@ -17,8 +17,8 @@ from streammetrics.metrics.names import ASSESSMENT_NAMES
 from streammetrics.statistics.interleaving import credit_thresholds
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.moments import TOTAL_MAX
-from streammetrics.windows.engagement import engagement_rows
 from streammetrics.windows.final_lists import FinalLists
+from streammetrics.windows.tally_deltas import engagement_rows
 
 LISTS_MAX: Final = 1 << 22
 """Lists of one user in one scope. Sums of more values up to 1, in units of 2**-40, could exceed TOTAL_MAX. Further lists are counted."""

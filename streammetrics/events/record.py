@@ -1,11 +1,13 @@
 """What a reader gets and what it says besides events: the record, the value as sent, `ignore` and `Later`. Values only.
 
 A reader is a function of the user's, from one record to events of the native schema. `reader` has the decoder that calls it.
+
+A file's name begins with the name of its topic. Topics may have dots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
@@ -16,7 +18,6 @@ from streammetrics.events.json_text import parsed
 
 Headers: TypeAlias = Mapping[str, bytes | None]
 """A record's headers by name. Of several headers with one name, the last counts."""
-
 NO_HEADERS: Headers = MappingProxyType({})
 
 
@@ -127,3 +128,13 @@ class Later(SourceError):
     ...
     streammetrics.events.record.Later: the schema registry does not answer
     """
+
+
+def topic_of(name: str, topics: Collection[str]) -> str | None:
+    """Return the longest of some topics that a topic or a file has; None if it has none.
+
+    >>> [topic_of(name, ["web", "web.searches"]) for name in ("web.searches", "logs/web.searches.2026-week46.parquet", "web.csv", "shop")]
+    ['web.searches', 'web.searches', 'web', None]
+    """
+    file = name.rpartition("/")[2]
+    return max((topic for topic in topics if topic in (name, file) or file.startswith(f"{topic}.")), key=len, default=None)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from streammetrics.engine.lateness import Lateness, median_ms
+from streammetrics.engine.input_progress import Lateness, median_ms
 from streammetrics.engine.task_state import ControlRecord
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, seems_seconds
 from streammetrics.reports.data_warnings import MILLISECONDS

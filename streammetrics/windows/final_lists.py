@@ -21,8 +21,7 @@ from streammetrics.sessions.engagement import NEW_LIST, Engagement
 from streammetrics.sessions.item_text import length_of
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import GradedPositions, ShownList
-from streammetrics.windows.engagement import EngagedList
-from streammetrics.windows.tally_deltas import ItemPlaces, places_of
+from streammetrics.windows.tally_deltas import EngagedList, ItemPlaces, places_of
 
 LabelRun: TypeAlias = tuple[int, int, int]
 """Consecutive lists of one user with the same experiments: number of the label set, first list, last list + 1."""

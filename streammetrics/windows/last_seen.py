@@ -14,9 +14,16 @@ import numpy as np
 
 from streammetrics.state.codec import pack, plain_msgpack, refusal
 from streammetrics.windows.alike_sets import list_sets
-from streammetrics.windows.distinct_count import NOWHERE, Int64Array, occurrences
 from streammetrics.windows.final_lists import FinalLists, LabelRun
-from streammetrics.windows.user_counts import ALL, ExperimentVariant, PaneUserCountsByStart, UserCountLayout
+from streammetrics.windows.user_counts import (
+    ALL,
+    NOWHERE,
+    ExperimentVariant,
+    Int64Array,
+    PaneUserCountsByStart,
+    UserCountLayout,
+    occurrences,
+)
 
 SeenArms: TypeAlias = tuple[ExperimentVariant, ...]
 """Variants in which a user was seen at the same times, in ascending order. They are stored and counted once."""

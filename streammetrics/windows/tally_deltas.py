@@ -2,24 +2,27 @@
 
 Lists with the same pane and label set share a cell and are summed together. A changed list subtracts its old values and adds its new
 ones. Both are integers, so the order of changes does not matter.
+
+The engagement of a list gives the columns that engagement metrics add to a tally.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
-from streammetrics.metrics.engagement import EngagementLayout
+from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.engagement import EngagementFacts, EngagementLayout
 from streammetrics.metrics.units import TOTAL_MAX
+from streammetrics.sessions.engagement import Engagement
 from streammetrics.sessions.item_text import items_of, length_of
-from streammetrics.sessions.state import NO_CHANGE, Facts, NoChange, ShownList, hits_of
-from streammetrics.windows.engagement import EngagedList, engagement_rows
+from streammetrics.sessions.state import NO_CHANGE, Facts, GradedPositions, NoChange, ShownList, hits_of
 
 GroupT = TypeVar("GroupT", bound=Hashable)
 SumsArray: TypeAlias = npt.NDArray[np.int64 | np.object_]
@@ -150,3 +153,35 @@ def _by_group(
     changed = np.flatnonzero((tallies != 0).any(axis=1))
     named = list(indices)
     return {named[index]: tally for index, tally in zip(changed.tolist(), tallies[changed].tolist(), strict=True)}
+
+
+class EngagedList(NamedTuple):
+    """What the engagement columns of a list depend on. `ts` is the time of the list (ms), `length` its number of items.
+
+    `assessed` has its columns of assessment metrics; empty for zeros.
+    """
+
+    ts: int
+    length: int
+    hits: GradedPositions
+    engagement: Engagement
+    assessed: Sequence[int] = ()
+
+
+def engagement_rows(lists: Sequence[EngagedList], layout: EngagementLayout) -> Ints:
+    """Return the engagement columns of each list: int64, shape (lists, columns).
+
+    A click that is dated before its list, because clocks differ, came after 0 ms.
+    """
+    satisfied = layout.satisfied_grade
+    rows: list[tuple[int, ...]] = []
+    for ts, length, hits, (first, purchases, opens, followed), _ in lists:
+        if first is None:  # most lists
+            rows.append((length, 0, 0, 0, 0, 0, opens, followed))
+            continue
+        clicked_at, position = first
+        value = sum([value for _, value in purchases]) if purchases else 0
+        best = max(hits[1::2])
+        rows.append((length, best >= satisfied, position + 1, max(clicked_at - ts, 0), len(purchases), value, opens, followed))
+    facts = EngagementFacts(*np.array(rows, dtype=np.int64).reshape(-1, len(EngagementFacts._fields)).T)
+    return layout.rows(facts, [facts_of_list.assessed for facts_of_list in lists] if layout.assessment.columns else ())

@@ -14,15 +14,16 @@ import numpy as np
 
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.state.tables import RowChanges, TaskTimes
-from streammetrics.windows.distinct_count import Int64Array, first_in_window
 from streammetrics.windows.final_lists import FinalLists
 from streammetrics.windows.last_seen import LastSeenBatch
 from streammetrics.windows.user_counts import (
     ExperimentVariant,
+    Int64Array,
     PaneUserCountsByStart,
     UserCountLayout,
     decode_user_counts,
     encode_user_counts,
+    first_in_window,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from streammetrics.wiring.readers import shipped_readers
+from streammetrics.wiring.decoders import shipped_readers
 from tests.support.paths import ROOT
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from streammetrics.config import Settings
 from streammetrics.events import MalformedEvent
-from streammetrics.wiring.decoders import build_decoder
-from streammetrics.wiring.readers import shipped_readers
+from streammetrics.wiring.decoders import build_decoder, shipped_readers
 from tests.readers.reading import json_bytes
 from tests.readers.samples import RECORDS
 

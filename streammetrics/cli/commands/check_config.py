@@ -25,8 +25,7 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
     """
     from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
-    from streammetrics.wiring.decoders import build_decoder  # noqa: PLC0415
-    from streammetrics.wiring.readers import unread_topics  # noqa: PLC0415
+    from streammetrics.wiring.decoders import build_decoder, unread_topics  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     for topic in loaded.settings.kafka.topics:

@@ -27,8 +27,8 @@ from streammetrics.offline.replay.files import replay as replay_events
 from streammetrics.offline.replay.time_order import ORDERS, Order
 from streammetrics.offline.replay.unusable_files import refusal_lines, require_usable, unusable_files
 from streammetrics.reports.report import Report
+from streammetrics.wiring.decoders import with_topic
 from streammetrics.wiring.logs import configure_quiet_logs
-from streammetrics.wiring.readers import with_topic
 from streammetrics.words.sentences import DataWarning
 
 

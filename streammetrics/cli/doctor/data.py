@@ -18,8 +18,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of_key
 from streammetrics.connectors.kafka.recent_records import RecentRecord, recent_records
 from streammetrics.connectors.kafka.topics import topic_settings
-from streammetrics.events.record import Later
-from streammetrics.events.topic_names import topic_of
+from streammetrics.events.record import Later, topic_of
 from streammetrics.reports.input_warnings import FIX, UserPartitions
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.words.names import fit

@@ -14,9 +14,8 @@ from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.tables import optional
 from streammetrics.offline.evaluation.grades import from_padded, from_ragged
-from streammetrics.offline.evaluation.judged import JudgedLists, Users, judge
+from streammetrics.offline.evaluation.judged import JudgedLists, Users, judge, require_common_lists
 from streammetrics.offline.evaluation.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
-from streammetrics.offline.evaluation.overlap import require_common_lists
 from streammetrics.offline.evaluation.ranking import ItemLists, NegativeGrades, TieRule
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Ints, Numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.evaluation.judged import JudgedLists, Users, judge
+from streammetrics.offline.evaluation.judged import JudgedLists, Users, judge, require_common_lists
 from streammetrics.offline.evaluation.numbers import of_values, offsets_of, require_sized, with_list_ids
-from streammetrics.offline.evaluation.overlap import require_common_lists
 from streammetrics.offline.evaluation.ranking import ItemLists, NegativeGrades, TieRule
 
 Run: TypeAlias = Mapping[Any, Mapping[Any, float]]

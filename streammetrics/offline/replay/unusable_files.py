@@ -11,7 +11,7 @@ from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.native import WRITE_A_READER
 from streammetrics.events.outcomes import IGNORED, MALFORMED
-from streammetrics.events.topic_names import topic_of
+from streammetrics.events.record import topic_of
 from streammetrics.offline.replay.files import ReplayResult
 from streammetrics.reports.report import Report
 from streammetrics.words.names import fit

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 from zlib import crc32
 
-from streammetrics.engine.lateness import TimeSetter
+from streammetrics.engine.input_progress import TimeSetter
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import StoredSupport, SupportedTime
 from streammetrics.events.event_time import NEVER
-from streammetrics.offline.spark.slice_rows import Mover, encode_movers
-from streammetrics.offline.spark.slices import Movers, SliceSummary, SliceTimes, decode_times
+from streammetrics.offline.spark.slices import Mover, Movers, SliceSummary, SliceTimes, decode_times, encode_movers
 
 FIRST_OFFSET = 1
 """The number of the first line of a file, as in a replay."""

@@ -41,7 +41,7 @@ from streammetrics.offline.spark.tasks import (
 from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane
-from streammetrics.wiring.readers import with_sources
+from streammetrics.wiring.decoders import with_sources
 
 SHARD_EVENTS = 1_000
 SLICE_RECORDS_MAX = 64_000

@@ -17,7 +17,7 @@ from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.history import SUMS, Snapshot, snapshot_times
 from streammetrics.offline.spark.input_times import InputEnd, SliceStart
-from streammetrics.offline.spark.slice_rows import decode_rows, merged_rows
+from streammetrics.offline.spark.slices import decode_rows, merged_rows
 from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from streammetrics.config import Settings
 from streammetrics.events.record import SentValue
-from streammetrics.wiring.readers import shipped_readers
+from streammetrics.wiring.decoders import shipped_readers
 from tests.readers.samples import ISO, NOON, RECORDS
 from tests.tools.fuzz.mutations import damaged_record, with_odd_values
 

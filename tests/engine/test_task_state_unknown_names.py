@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.batch import Batch
-from streammetrics.engine.unknown_names import NAMES_MAX, UnknownNames
+from streammetrics.engine.task_state import NAMES_MAX, UnknownNames
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.model import Feedback

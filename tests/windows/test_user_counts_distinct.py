@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.errors import CallerError
-from streammetrics.windows.distinct_count import NOWHERE, first_in_window, occurrences
+from streammetrics.windows.user_counts import NOWHERE, first_in_window, occurrences
 
 GAP_MAX = 6
 KINDS = 3

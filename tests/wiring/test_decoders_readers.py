@@ -10,8 +10,15 @@ import pytest
 
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events import Feedback
-from streammetrics.wiring.decoders import build_decoder, build_topic_decoders, decoding_settings
-from streammetrics.wiring.readers import load_reader, reader_source, shipped_readers, with_sources
+from streammetrics.wiring.decoders import (
+    build_decoder,
+    build_topic_decoders,
+    decoding_settings,
+    load_reader,
+    reader_source,
+    shipped_readers,
+    with_sources,
+)
 from tests.support.settings import by_flags, configured
 
 READER = """
