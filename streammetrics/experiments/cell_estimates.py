@@ -48,7 +48,7 @@ from streammetrics.experiments.hours import Entry, EntrySums
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import StoredSums
 from streammetrics.statistics.estimates import Estimate, largest_user_share_max
-from streammetrics.statistics.measures import LISTS, CovariatePlaces, Measure, Measures
+from streammetrics.statistics.measures import LISTS, CovariateColumns, Measure, Measures
 from streammetrics.statistics.moments import CovarianceLayout
 from streammetrics.words.sentences import named, say
 
@@ -332,7 +332,7 @@ def reduce_variance(measures: Measures, measure: Measure, pair: Pair, plain: Pai
     return ReducedEstimate(adjusted, 1 - after / before if 0 < before < math.inf else 0.0, users)
 
 
-def _covariates(at: CovariatePlaces, moments: Sequence[int], centre: Fraction) -> _Covariates:
+def _covariates(at: CovariateColumns, moments: Sequence[int], centre: Fraction) -> _Covariates:
     return _Covariates(
         z=moments[at.x] - centre * moments[at.h],
         zz=moments[at.xx] - 2 * centre * moments[at.hx] + centre * centre * moments[at.hh],

@@ -27,7 +27,7 @@ from streammetrics.reports.explanation_values import (
     summary_of,
     unknown_text,
 )
-from streammetrics.reports.recent_lists import MeasurePlaces, RecentLists, rank_places
+from streammetrics.reports.recent_lists import MeasureColumns, RecentLists, rank_columns
 from streammetrics.reports.report import Report
 from streammetrics.statistics.contributions import (
     LISTS_MIN,
@@ -61,7 +61,7 @@ class _Case(NamedTuple):
     experiment: ExperimentReport
     variant: VariantReport
     measure: MeasureReport
-    places: MeasurePlaces
+    places: MeasureColumns
     spreads: tuple[ListSpread, ListSpread]
 
 
@@ -108,7 +108,7 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
         return None
     unit = 1 << case.places.scale_bits
     means = [Fraction(top, unit * bottom) for _, top, bottom in (of_own, of_against)]
-    ranks = rank_places(layout, case.measure.metric, case.measure.k)
+    ranks = rank_columns(layout, case.measure.metric, case.measure.k)
     segments = in_order(group.segment for group in recent.tallies if group.experiment == name and group.segment)
     difference = float(means[0] - means[1])
     named = _named(recent, case, segments, difference)
@@ -138,7 +138,7 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
 
 
 def _ranks(
-    cutoffs: Sequence[int], places: Sequence[MeasurePlaces], treated: Sequence[int], against: Sequence[int]
+    cutoffs: Sequence[int], places: Sequence[MeasureColumns], treated: Sequence[int], against: Sequence[int]
 ) -> tuple[RankContribution, ...]:
     last = places[-1]
     tops = [[arm[place.top] for place in places] for arm in (treated, against)]

@@ -1,7 +1,7 @@
 """The final lists of the last day, as exact sums: by variant and segment value, and of each variant over time. Pure.
 
 They are read when a pane has become final, not at every report. The exact sums explain a difference; see `explanation`.
-`MeasurePlaces` says where a tally has the sums of a measure. `LaterLists` counts the lists of other variants after the last list of a
+`MeasureColumns` says where a tally has the sums of a measure. `LaterLists` counts the lists of other variants after the last list of a
 variant, which tell whether it has stopped.
 """
 
@@ -29,7 +29,7 @@ PANES_OPEN: Final = 3
 """The newest panes are read again each time, because lists still come to them."""
 
 
-class MeasurePlaces(NamedTuple):
+class MeasureColumns(NamedTuple):
     """Indexes in a tally: the sum of a measure, and its denominator. `lists` is that of all lists, `top` is in units of 2**-scale_bits."""
 
     lists: int
@@ -42,49 +42,49 @@ class MeasurePlaces(NamedTuple):
         return tally[self.lists], tally[self.top], tally[self.bottom]
 
 
-class RankPlaces(NamedTuple):
+class RankColumns(NamedTuple):
     """Cut-offs of one family, ascending, each with its places. The denominator of all is that of the last one."""
 
     family: str
     cutoffs: tuple[int, ...]
-    places: tuple[MeasurePlaces, ...]
+    places: tuple[MeasureColumns, ...]
 
 
 LISTS: Final = 0
 """The index of the number of lists in a tally."""
 
 
-def places_of(layout: TallyLayout, name: str) -> MeasurePlaces | None:
+def measure_columns(layout: TallyLayout, name: str) -> MeasureColumns | None:
     """Return where a measure's sums are; None for one that tallies do not have, such as `user_hit_rate@10`.
 
     >>> from streammetrics.metrics import Scorer
     >>> layout = TallyLayout(Scorer(["hit_rate@10", "item_hit_rate@10"]))
-    >>> places_of(layout, "item_hit_rate@10"), places_of(layout, "user_hit_rate@10")
-    (MeasurePlaces(lists=0, top=3, bottom=4, scale_bits=0), None)
+    >>> measure_columns(layout, "item_hit_rate@10"), measure_columns(layout, "user_hit_rate@10")
+    (MeasureColumns(lists=0, top=3, bottom=4, scale_bits=0), None)
     """
     for index, column in enumerate(layout.columns):
         if str(column.metric) == name and column.kind in ("sum", "hits", "numerator"):
             place = layout.place_of(index)
-            return MeasurePlaces(LISTS, place, LISTS if column.kind == "sum" else place + 1, column.scale_bits)
+            return MeasureColumns(LISTS, place, LISTS if column.kind == "sum" else place + 1, column.scale_bits)
     return None
 
 
-def rank_places(layout: TallyLayout, family: str, k: int) -> RankPlaces | None:
+def rank_columns(layout: TallyLayout, family: str, k: int) -> RankColumns | None:
     """Return the places of the sums by rank up to k (0: all tallied ranks), of the measure's own family or another sum over ranks.
 
     None if no such family has two cut-offs.
 
     >>> from streammetrics.metrics import Scorer
     >>> layout = TallyLayout(Scorer(["ndcg@10", "mrr@5", "mrr@10"]))
-    >>> rank_places(layout, "ndcg", 10).family, rank_places(layout, "ndcg", 5)
+    >>> rank_columns(layout, "ndcg", 10).family, rank_columns(layout, "ndcg", 5)
     ('mrr', None)
     """
     ranks, families = k or K_MAX, (family, *RANK_FAMILIES) if family in RANK_FAMILIES else RANK_FAMILIES
     for name in families:
         cutoffs = sorted({column.metric.k for column in layout.columns if column.metric.name == name and 0 < column.metric.k <= ranks})
-        places = tuple(place for cutoff in cutoffs if (place := places_of(layout, str(Metric(name, cutoff)))) is not None)
+        places = tuple(place for cutoff in cutoffs if (place := measure_columns(layout, str(Metric(name, cutoff)))) is not None)
         if len(places) > 1 and len(places) == len(cutoffs):
-            return RankPlaces(name, tuple(cutoffs), places)
+            return RankColumns(name, tuple(cutoffs), places)
     return None
 
 
@@ -100,7 +100,7 @@ class RecentLists:
     from_ms: int
     end_ms: int
     tallies: Mapping[Group, Sequence[int]]
-    measures: Mapping[str, Mapping[str, MeasurePlaces]]
+    measures: Mapping[str, Mapping[str, MeasureColumns]]
     spans: tuple[TrailSpan, ...]
 
 
@@ -110,7 +110,7 @@ class RecentReader:
     def __init__(self, aggregator: WindowAggregator, layout: TallyLayout, deciding: Callable[[str], Sequence[str]]) -> None:
         self._aggregator, self._layout, self._deciding = aggregator, layout, deciding
         self._trail = PaneTrail(aggregator, self._chosen)
-        self._measures: dict[str, dict[str, MeasurePlaces]] = {}
+        self._measures: dict[str, dict[str, MeasureColumns]] = {}
         self._read: RecentLists | None = None
         self._revisions = 0
 
@@ -130,7 +130,7 @@ class RecentReader:
     def _chosen(self, group: Group, tally: Sequence[int]) -> Sequence[int]:
         places = self._measures.get(group.experiment)
         if places is None:
-            of_names = {name: places_of(self._layout, name) for name in self._deciding(group.experiment)}
+            of_names = {name: measure_columns(self._layout, name) for name in self._deciding(group.experiment)}
             places = self._measures[group.experiment] = {name: place for name, place in of_names.items() if place is not None}
         return [self._layout.lists(tally), *(tally[index] for place in places.values() for index in (place.top, place.bottom))]
 

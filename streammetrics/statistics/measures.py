@@ -70,7 +70,7 @@ Product: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class MomentColumns:
     """Indexes of one measure's moments: users, and the sums of y, d, yy, dd, yd."""
 
     users: int
@@ -82,7 +82,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class CovariatePlaces:
+class CovariateColumns:
     """Indexes of the moments of one measure's covariate x.
 
     users: users with any earlier lists. The others are sums over users with x, of h = d and x d: h, x, hh, hx, xx, hy, xy, hd, xd.
@@ -139,7 +139,7 @@ class Measures:
         self.moments_width = len(self.pairs)
         self.pair_sides = np.array(self.pairs, dtype=np.int64).T
         self._at = {pair: index for index, pair in enumerate(self.pairs)}
-        self._places: dict[Product, Places] = {}
+        self._places: dict[Product, MomentColumns] = {}
 
     def __iter__(self) -> Iterator[Measure]:
         return iter(self.all)
@@ -158,23 +158,23 @@ class Measures:
                 return measure
         raise ExperimentError("measure", f"got {name!r}; must be one of {', '.join(self.names)}")
 
-    def places(self, measure: Measure) -> Places:
+    def places(self, measure: Measure) -> MomentColumns:
         """Return the indexes of a measure's moments."""
         y, d = measure.top, measure.bottom
         if (y, d) not in self._places:
             pairs = ((USERS, USERS), (USERS, y), (USERS, d), (y, y), (d, d), (y, d))
-            self._places[y, d] = Places(*(self._place(*pair) for pair in pairs))
+            self._places[y, d] = MomentColumns(*(self._place(*pair) for pair in pairs))
         return self._places[y, d]
 
     def users_column(self, measure: Measure) -> int:
         """Return the place of a share of users among all of them."""
         return measure.top - LISTS - 1 - len(self.columns)
 
-    def covariate_places(self, measure: Measure) -> CovariatePlaces:
+    def covariate_places(self, measure: Measure) -> CovariateColumns:
         """Return the indexes of the moments of a list measure's covariate. Raises ExperimentError in a layout without covariates."""
         if not self.covariates:
             raise ExperimentError("covariates", "this layout has none; use Measures(columns, covariates=True)")
-        return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.of_lists.index(measure), measure)))
+        return CovariateColumns(*(self._place(*pair) for pair in self._covariate_pairs(self.of_lists.index(measure), measure)))
 
     def covariate_columns_of(self, measure: Measure) -> tuple[int, int]:
         """Return the columns of h = d and x d in the sums of an hour, which begin with (lists, *columns)."""

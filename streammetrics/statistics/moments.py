@@ -141,7 +141,7 @@ def _words(rows: npt.NDArray[np.int64]) -> tuple[tuple[npt.NDArray[np.int64], ..
     return words, [np.asarray(word.any(axis=1)) for word in words]
 
 
-class CovariancePlaces(NamedTuple):
+class CovarianceColumns(NamedTuple):
     """Indexes of one measure's cross moments. The first letter is of the first cell."""
 
     dd: int
@@ -170,9 +170,9 @@ class CovarianceLayout:
         self.sides = np.array(self.pairs, dtype=np.int64).T
         self._at = {pair: index for index, pair in enumerate(self.pairs)}
 
-    def places(self, measure: Measure) -> CovariancePlaces:
+    def places(self, measure: Measure) -> CovarianceColumns:
         """Return the indexes of a measure's cross moments."""
-        return CovariancePlaces(*(self._at[pair] for pair in _pairs_of(measure)))
+        return CovarianceColumns(*(self._at[pair] for pair in _pairs_of(measure)))
 
     def swapped(self, moments: Sequence[int]) -> list[int]:
         """Return the cross moments with the two cells in the other order.

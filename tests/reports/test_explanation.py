@@ -17,7 +17,7 @@ from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.explanation import LISTS_MIN, VALUES_MAX, explanations
 from streammetrics.reports.explanation_values import Explanation, RankContribution, summary_of
-from streammetrics.reports.recent_lists import RecentLists, places_of
+from streammetrics.reports.recent_lists import RecentLists, measure_columns
 from streammetrics.reports.report import Report
 from streammetrics.windows.pane_trail import TrailSpan
 from streammetrics.windows.panes import Group
@@ -37,7 +37,7 @@ def recent_lists(
     random = np.random.default_rng(seed)
     tallies: dict[Group, list[int]] = {}
     spans = []
-    places = {name: found for name in DECIDING if (found := places_of(LAYOUT, name)) is not None}
+    places = {name: found for name in DECIDING if (found := measure_columns(LAYOUT, name)) is not None}
     for minute in range(60):
         sums = {}
         for variant in ("control", "treatment"):
