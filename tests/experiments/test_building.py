@@ -21,7 +21,7 @@ from streammetrics.experiments.stored import FeedbackCounts, StoredSums
 from streammetrics.exporters.prometheus.experiments import measure_rows, preference_rows
 from streammetrics.metrics import Scorer
 from streammetrics.reports.published import encoded
-from streammetrics.statistics.estimates import difference, estimate
+from streammetrics.statistics.estimates import difference, estimate, largest_user_share_max
 from streammetrics.statistics.measures import Measures
 from streammetrics.statistics.moments import add, of_users
 from streammetrics.statistics.sequence import Mixture
@@ -276,6 +276,7 @@ def test_without_enough_effective_users_no_interval_and_no_verdict_counts() -> N
     assert ndcg.lift is not None
     assert 1 < treatment.effective_users < 20
     assert 0.35 < treatment.largest_user_share_max < 0.45
+    assert treatment.largest_user_share_max == largest_user_share_max(601, treatment.effective_users), "of the users of this arm alone"
     assert (found.verdict.word, treatment.verdict and treatment.verdict.word) == ("inconclusive", "inconclusive")
     assert found.verdict.reason.startswith("treatment: a few users dominate treatment: its 601 users count as ")
     assert found.verdict.reason.endswith(" % of its lists")
