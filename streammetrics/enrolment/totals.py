@@ -133,13 +133,15 @@ class TotalsBatch:
 
         A reaction counts in the runs that the user had come to. `entered`: see `add_lists`.
         """
-        for run in record.came if reacted_ms > NEVER else ():
+        if reacted_ms == NEVER:
+            return
+        reacted = dict(record.reacted)
+        for run in record.came:
             came_ms = entered.get(run, NEVER + 1)
             if came_ms <= reacted_ms:
-                is_unmatched = came_ms <= unmatched_ms
-                if record.reacted.get(run) is not True and record.reacted.get(run) is not is_unmatched:
-                    record.reacted = {**record.reacted, run: is_unmatched}
-                    record.changed = True
+                reacted[run] = reacted.get(run, False) or came_ms <= unmatched_ms
+        if reacted != record.reacted:
+            record.reacted, record.changed = reacted, True
 
     def count_reacting(self, before: UserReactions, after: UserReactions) -> None:
         """Count a user among those who reacted, in each variant of which they saw a list, instead of as before."""
@@ -147,7 +149,8 @@ class TotalsBatch:
             for run, day, variant in [place for places in sets for place in places.places] if reacted else ():
                 if day == WHOLE and run in reacted:
                     self._reacting[run, variant, False] += sign
-                    self._reacting[run, variant, True] += sign * reacted[run]
+                    if reacted[run]:
+                        self._reacting[run, variant, True] += sign
 
     def _add_to_periods(self, record: UserRecord, first: int, end: int) -> dict[CovariatePeriod, int]:
         """Add lists to the covariate periods that hold them, whatever their labels. Returns the rows of these periods."""
