@@ -19,7 +19,7 @@ from streammetrics.engine.signature import Signature
 from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.metrics import TallyLayout
-from streammetrics.sessions.store import FindMisplaced
+from streammetrics.sessions.store import MisplacedUsers
 from streammetrics.state.tables import LoadedUsers, Rows, StateChanges
 from streammetrics.windows.pane_store import FinalPane
 
@@ -79,7 +79,7 @@ class Engine:
             return Needs(frozenset(), due, state.enrolments.missing_records())
         return Needs(state.sessions.missing(batch.users), due)
 
-    def load(self, state: TaskState, needs: Needs, loaded: LoadedUsers, misplaced: FindMisplaced | None = None) -> None:
+    def load(self, state: TaskState, needs: Needs, loaded: LoadedUsers, misplaced: MisplacedUsers | None = None) -> None:
         """Add what was loaded to the state. Users in memory are newer and stay. The next step gets those that are due."""
         state.enrolments.load_records(needs.totals, loaded.due, loaded.totals)
         state.sessions.load((*needs.users, *loaded.due), loaded.users, misplaced)

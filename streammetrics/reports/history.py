@@ -42,7 +42,7 @@ SERIES_MAX: Final = 40
 POINTS_MAX: Final = 36
 """Most lifts of a snapshot. The more variants are compared, the fewer measures it has, and each variant has the same ones."""
 _DIGITS = 6
-Named: TypeAlias = tuple[str, int]
+MeasureName: TypeAlias = tuple[str, int]
 """A measure: its family and cut-off k."""
 FAMILIES: Final = tuple(name for name, record in METRICS.items() if record.is_headline)
 """Headline families, most important first."""
@@ -51,7 +51,7 @@ MEASURES_MAX: Final = 6
 """Most headline measures of an experiment."""
 
 
-def choose_headline(measured: Iterable[Named], always: Iterable[Named] = (), *, at_most: int) -> tuple[Named, ...]:
+def choose_headline(measured: Iterable[MeasureName], always: Iterable[MeasureName] = (), *, at_most: int) -> tuple[MeasureName, ...]:
     """Return the measures in `always`, then one measure of each other headline family, at CUTOFF if it exists.
 
     If that gives none, return the first measures.
@@ -71,7 +71,7 @@ def choose_headline(measured: Iterable[Named], always: Iterable[Named] = (), *, 
     return tuple(chosen or measured)[:at_most]
 
 
-def headline_measures(experiment: ExperimentReport) -> tuple[Named, ...]:
+def headline_measures(experiment: ExperimentReport) -> tuple[MeasureName, ...]:
     """Return the headline measures of an experiment: those that may page, then one per headline family; at most MEASURES_MAX."""
     measured = {(measure.metric, measure.k): measure for variant in experiment.variants for measure in variant.measures}
     paging = [name for name, measure in measured.items() if measure.paging]

@@ -28,11 +28,11 @@ CHECKED_PER_EVICTION: Final = 4
 """How many users `evict` checks for each one that is too many. This bounds the time of a call, even if all users were saved lately. Fewer
 than a third more users than allowed stay, because beyond that every user is checked."""
 
-FindMisplaced: TypeAlias = Callable[[Sequence[str]], AbstractSet[str]]
+MisplacedUsers: TypeAlias = Callable[[Sequence[str]], AbstractSet[str]]
 """Returns those of some users whose events belong on another partition."""
 
 
-Label: TypeAlias = Callable[[User, int, ChangedLists], None]
+Labeller: TypeAlias = Callable[[User, int, ChangedLists], None]
 """Gives the lists of a user before a time (ms) the variants of the user's exposures, and notes which lists change."""
 
 
@@ -109,7 +109,7 @@ class SessionStore:
         self,
         rules: JoinRules,
         turns: Turns | None,
-        label: Label,
+        label: Labeller,
         counts: Counter[tuple[str, int]],
         *,
         counts_users: Callable[[Labels], bool],
@@ -143,7 +143,7 @@ class SessionStore:
         """Return the bound (ms) if users that are due before it should be loaded: at most once between two commits."""
         return bound if bound > self.next_due and not self._due_requested and bound > NEVER else None
 
-    def load(self, user_ids: Iterable[str], stored: Mapping[str, bytes], misplaced: FindMisplaced | None) -> None:
+    def load(self, user_ids: Iterable[str], stored: Mapping[str, bytes], misplaced: MisplacedUsers | None) -> None:
         """Decode users into memory. Those in memory are newer than the store and stay."""
         new = [user_id for user_id in user_ids if user_id not in self.users]
         on_wrong_partition = misplaced(new) if misplaced is not None and new else frozenset()

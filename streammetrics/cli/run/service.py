@@ -70,7 +70,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         stack.callback(store.close)
         process.start("garbage collection", collect_garbage, stack)
-        with contextlib.suppress(Stopped):
+        with contextlib.suppress(StopSignal):
             startup.check_store(store)
             if role != "worker":
                 process.publish(show, stack)
@@ -176,12 +176,12 @@ class _Process:
         self.status.dead_letters_lost[letter.input.topic] += 1
 
 
-class Stopped(Exception):
+class StopSignal(Exception):
     """A stop was requested while the process waited for Kafka or Redis."""
 
 
 class Startup:
-    """The start of one process. Its methods wait while a system is unavailable; they raise Stopped if `stop` is set meanwhile."""
+    """The start of one process. Its methods wait while a system is unavailable; they raise StopSignal if `stop` is set meanwhile."""
 
     def __init__(self, settings: Settings, status: ProcessStatus, clock: Clock, stop: threading.Event) -> None:
         self._settings, self._status, self._clock, self._stop = settings, status, clock, stop
@@ -203,7 +203,7 @@ class Startup:
         except (StoreError, SourceError) as error:
             if self._stop.is_set():
                 log.info(f"stop requested before the {where} was reached")
-                raise Stopped from error
+                raise StopSignal from error
             raise
         self._set_trouble(where, None)
         return result

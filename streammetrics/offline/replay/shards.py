@@ -48,13 +48,13 @@ _COUNTED_BY_ALL = ("ahead",)
 """Reasons that depend on the time of an input, and not on its users. Every process counts them."""
 
 
-class Finals(NamedTuple):
+class PaneBatch(NamedTuple):
     """Panes of one process that are final, in order of time."""
 
     panes: list[FinalPane]
 
 
-class Done(NamedTuple):
+class ShardResult(NamedTuple):
     """The last message of a process."""
 
     view: TaskView
@@ -63,7 +63,7 @@ class Done(NamedTuple):
     late: Mapping[str, LatePlaces]
 
 
-class Read(NamedTuple):
+class ReadProgress(NamedTuple):
     """How many bytes the first process has read, of how many."""
 
     done: int
@@ -76,7 +76,7 @@ class ShardFailure(NamedTuple):
     error: Exception
 
 
-Message: TypeAlias = Finals | Snapshot | Done | Read | ShardFailure
+Message: TypeAlias = PaneBatch | Snapshot | ShardResult | ReadProgress | ShardFailure
 
 
 class WritePanes(Protocol):
@@ -159,11 +159,11 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         nonlocal turns
         turns += 1
         if turns % PROGRESS_TURNS == 0 and job.shard == 0:
-            send(Read(done, total))
+            send(ReadProgress(done, total))
 
     def on_final(panes: list[FinalPane]) -> None:
         if job.panes:
-            send(Finals(panes))
+            send(PaneBatch(panes))
 
     with ExitStack() as stack:
         stack.enter_context(rare_garbage_collection())
@@ -183,7 +183,7 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         if letters is not None:
             letters.flush()  # the parent reads the file as soon as it knows that this process is done
         view = worker.store.view([0], {})[0]
-        send(Done(view, unfinished if job.panes else [], worker.refusals, worker.late))
+        send(ShardResult(view, unfinished if job.panes else [], worker.refusals, worker.late))
 
 
 class Shards:
@@ -208,7 +208,7 @@ class Shards:
         self._write_panes, self._wants_panes, self._history, self._progress = write_panes, wants_panes, history, progress
         self._panes = MergedPanes(jobs)
         self._snapshots: list[deque[Snapshot]] = [deque() for _ in range(jobs)]
-        self._done: dict[int, Done] = {}
+        self._done: dict[int, ShardResult] = {}
 
     @property
     def views(self) -> list[TaskView]:
@@ -276,9 +276,9 @@ class Shards:
             raise StreammetricsError("a process of --jobs has ended unexpectedly, perhaps for lack of memory") from None
         if isinstance(message, ShardFailure):
             raise message.error
-        if isinstance(message, Read):
+        if isinstance(message, ReadProgress):
             self._progress("replay", message.done, message.total)
-        elif isinstance(message, Finals):
+        elif isinstance(message, PaneBatch):
             self._panes.add(shard, message.panes)
             self._write_panes(self._panes.take_complete(), final=True)
         elif isinstance(message, Snapshot):

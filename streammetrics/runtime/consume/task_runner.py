@@ -32,7 +32,7 @@ from streammetrics.runtime.consume.limits import CommitSchedule, WorkerRules
 from streammetrics.runtime.consume.owned_task import CommitReply, InFlightCommit, InlineExecutor, OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.sessions.store import FindMisplaced
+from streammetrics.sessions.store import MisplacedUsers
 from streammetrics.windows.pane_store import FinalPane
 
 PREFETCH_CHUNKS_MAX = 8
@@ -225,7 +225,7 @@ class TaskRunner:
         rest = self.step(task, half)
         return second if rest is None else rest.joined(second)
 
-    def _placement(self, task: int) -> FindMisplaced | None:
+    def _placement(self, task: int) -> MisplacedUsers | None:
         misplaced = self._misplaced
         return None if misplaced is None else lambda user_ids: misplaced(task, user_ids)
 
