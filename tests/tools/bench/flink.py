@@ -20,14 +20,13 @@ from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.support.paths import ROOT
 from tests.tools.bench.end_to_end import Scene, Size, Way, checkable, run_workers, scene_of, settings_of
 from tests.tools.bench.parts import WrongAnswerError
 from tests.tools.bench.truth import Rows, require_equal
 from tests.tools.servers.install import ensure_flink
 from tests.tools.servers.tools import find_java, find_tool
 
-SOURCE = ROOT / "tests" / "bench" / "flink_job" / "RankingJob.java"
+SOURCE = Path(__file__).parent / "flink_job" / "RankingJob.java"
 HEAP_MB = 1_536
 OPENED = ("java.lang", "java.util", "java.time")
 """Packages that Flink's serializers look into."""

@@ -30,7 +30,7 @@ STAGES: tuple[tuple[type, str, str], ...] = (
     (KafkaSource, "poll", "poll"),
     (TaskRunner, "_decode", "decode"),
     (Engine, "needs", "step"),
-    (Engine, "take", "step"),
+    (Engine, "load", "step"),
     (Engine, "step", "step"),
     (Engine, "save", "save"),
     (Engine, "forget", "save"),
