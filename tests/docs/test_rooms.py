@@ -64,3 +64,15 @@ def test_names_are_nouns() -> None:
                 bound[path.relative_to(PACKAGE).parts[0]][node.arg] += 1
     shares = {room: sum(names[word] for word in PRONOUNS) / names.total() for room, names in bound.items()}
     assert {room: share for room, share in shares.items() if share > PRONOUN_SHARE_MAX} == {}
+
+
+def test_types_are_nouns() -> None:
+    """A type that is called `Joined` or `Stored` says what happened, not what it is."""
+    classes = (
+        (path, node)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    participles = {f"{path.stem}.{node.name}" for path, node in classes if re.fullmatch("_?[A-Z][a-z]*[^e]ed", node.name)}
+    assert participles == set()
