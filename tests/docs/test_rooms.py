@@ -14,6 +14,10 @@ ENTRIES_MAX = 24
 LAYERS_MAX = 13
 PRONOUNS = {"each", "found", "known", "own", "shown"}
 PRONOUN_SHARE_MAX = 0.01
+LINES_MIN = 60
+LINES_MAX = 400
+SMALL = {"readers.openfeature"}
+"""Small modules with one importer beside them: each reader is a file to copy."""
 
 
 def test_the_package_has_few_entries() -> None:
@@ -76,3 +80,27 @@ def test_types_are_nouns() -> None:
     )
     participles = {f"{path.stem}.{node.name}" for path, node in classes if re.fullmatch("_?[A-Z][a-z]*[^e]ed", node.name)}
     assert participles == set()
+
+
+def test_a_module_has_no_more_lines_than_a_reader_keeps_in_mind() -> None:
+    lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert {name: count for name, count in lines.items() if count > LINES_MAX} == {}
+
+
+def test_a_small_module_does_not_lie_beside_the_only_one_that_uses_it() -> None:
+    """Both belong together, so they are one module."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in PACKAGE.rglob("*.py")}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for module, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    submodule = f"{node.module}.{alias.name}"
+                    importers[submodule if submodule in modules else node.module].add(module)
+    small = {
+        module.removeprefix("streammetrics.")
+        for module, path in modules.items()
+        if len(path.read_text(encoding="utf-8").splitlines()) < LINES_MIN and path.name != "__init__.py"
+        if [importer.rpartition(".")[0] for importer in importers[module]] == [module.rpartition(".")[0]]
+    }
+    assert small == SMALL
