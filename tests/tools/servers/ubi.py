@@ -52,7 +52,10 @@ def send(bootstrap: str, topic: str, records: Sequence[tuple[str, bytes]]) -> No
 
 
 class Run(Product):
-    """A real `streammetrics run`, ready when it has read `records` records and no session is open."""
+    """A real `streammetrics run`, ready when it has read `records` records, no session is open, and all tasks have a time.
+
+    Windows end at the time that all tasks have reached. A task without records has its time from the clock, maybe a commit later.
+    """
 
     ready_seconds = 120
 
@@ -65,8 +68,8 @@ class Run(Product):
         if not report:
             raise NotReadyError("there is no commit yet")
         read, open_now = sum(each["offset"] or 0 for each in report["inputs"]), report["sessions_open"]
-        if read != self.records or open_now:
-            raise NotReadyError(f"{read:,} of {self.records:,} records read, {open_now:,} sessions open")
+        if read != self.records or open_now or report["watermark_ms"] is None:
+            raise NotReadyError(f"{read:,} of {self.records:,} records read, {open_now:,} sessions open, time {report['watermark_ms']}")
 
 
 def walk(records: Sequence[tuple[str, bytes]]) -> None:
