@@ -61,6 +61,9 @@ from streammetrics.words.sentences import (
 )
 from streammetrics.words.times import HOUR_MS
 
+FROZEN_NUMBERS: Final = ("lift", "lift_lower", "lift_upper", "judged_lift_upper")
+"""What is frozen of a decided measure besides its verdict."""
+
 
 def build_report(
     measures: Measures,
@@ -311,10 +314,6 @@ def _scale(arms: Arms, measure: Measure, control: str) -> MeasureScale | None:
     variance = math.fsum(pair.treatment.variance + pair.control.variance - 2 * pair.covariance for pair in ready) / len(ready)
     has_values = alone.mean > 0 or any(pair.treatment.mean > 0 for pair in ready)
     return MeasureScale(math.sqrt(variance), alone.mean) if 0 < variance < math.inf and has_values else None
-
-
-FROZEN_NUMBERS: Final = ("lift", "lift_lower", "lift_upper", "judged_lift_upper")
-"""What is frozen of a decided measure besides its verdict."""
 
 
 def _decision_key(variant: str, measure: MeasureReport, number: str) -> str:

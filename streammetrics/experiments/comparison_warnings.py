@@ -57,6 +57,16 @@ from streammetrics.words.times import HOUR_MS, minute_text
 
 BOTH_ARMS_MIN: Final = 0.01
 """The share of two arms' users with lists in both from which a note says so."""
+LEVEL: Final = math.log(100)
+"""ln E at which a loss is certain: an error of 1 % for each of the three counts, at all looks together."""
+DIFFERENCE_MIN: Final = 0.02
+"""The least difference of two shares that counts: two points."""
+BLOCKS_MIN: Final = 16
+"""Blocks of time with enough new users that a pair of arms needs."""
+ARRIVALS_MIN: Final = 5
+"""New users of an arm that a block needs."""
+CLOSE: Final = 0.1
+"""The sum of squared differences per block, against 1 by chance."""
 
 
 def loss_warning(arms: Arms, treatment: str, control: str | None) -> DataWarning | None:
@@ -151,12 +161,6 @@ def _lists_from(hours: Hours, from_ms: int) -> int:
     """Return the lists in the blocks of hours that begin at or after a time."""
     block_ms = hours.length * HOUR_MS
     return sum(totals[0] for block, row in hours.rows.items() if block * block_ms >= from_ms for totals in row.totals.values())
-
-
-LEVEL: Final = math.log(100)
-"""ln E at which a loss is certain: an error of 1 % for each of the three counts, at all looks together."""
-DIFFERENCE_MIN: Final = 0.02
-"""The least difference of two shares that counts: two points."""
 
 
 class LossCount(NamedTuple):
@@ -307,14 +311,6 @@ def _counts_of(policy: Policy, stored: StoredSums, arm: str, other: str, until_m
         with_lists=stored.moments[arm][USERS_AT] if arm in stored.moments else 0,
         reactions=reactions.total,
     )
-
-
-BLOCKS_MIN: Final = 16
-"""Blocks of time with enough new users that a pair of arms needs."""
-ARRIVALS_MIN: Final = 5
-"""New users of an arm that a block needs."""
-CLOSE: Final = 0.1
-"""The sum of squared differences per block, against 1 by chance."""
 
 
 def same_people(one: StoredSums, other: StoredSums, min_users: int) -> dict[str, str] | None:

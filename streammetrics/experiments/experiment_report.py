@@ -27,6 +27,14 @@ SINCE_START, THIS_DAY = "start", "day"
 
 HOLDOUT: Final = "holdout"
 """The role of a variant that is reported and not judged."""
+_ARE: Final[dict[Word, tuple[str, str]]] = {
+    "invalid": ("is invalid", "are invalid"),
+    "regressed": ("regressed", "regressed"),
+    "mixed": ("is mixed", "are mixed"),
+    "inconclusive": ("is inconclusive", "are inconclusive"),
+    "safe": ("is safe", "are safe"),
+    "improved": ("improved", "improved"),
+}
 
 
 def role_of(variant: str, control: str | None, holdout: str | None = None) -> str:
@@ -233,16 +241,6 @@ class ExperimentReport:
     state: ExperimentState = RUNNING
     last_ms: int | None = None
     decided_ms: int | None = None
-
-
-_ARE: Final[dict[Word, tuple[str, str]]] = {
-    "invalid": ("is invalid", "are invalid"),
-    "regressed": ("regressed", "regressed"),
-    "mixed": ("is mixed", "are mixed"),
-    "inconclusive": ("is inconclusive", "are inconclusive"),
-    "safe": ("is safe", "are safe"),
-    "improved": ("improved", "improved"),
-}
 
 
 def deciding_measure(variant: VariantReport) -> MeasureReport | None:

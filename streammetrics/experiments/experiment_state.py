@@ -43,6 +43,11 @@ from streammetrics.words.times import HOUR_MS, minute_text
 
 VISITS_MIN: Final = 20.0
 """Expected visits (lists, divided as above) after which an arm without any is silent: e**-20."""
+StateWord: TypeAlias = Literal["running", "stopped", "silent", "ended"]
+SILENT_MS_MIN: Final = 2 * HOUR_MS
+SILENT_MS_MAX: Final = 24 * HOUR_MS
+LATEST_BLOCKS: Final = 2
+"""Blocks of hours with lists of an arm that its share is taken from."""
 
 
 class SilentHours(NamedTuple):
@@ -123,14 +128,6 @@ def silent_warning(policy: Policy, experiment: str, silent: Sequence[SilentHours
 def _time_words(silent: SilentHours) -> str:
     first, end = (minute_text(hour * HOUR_MS) for hour in silent.span)
     return say("{arm} had no list from {first} to {end}", arm=named(silent.arm), first=first, end=end)
-
-
-StateWord: TypeAlias = Literal["running", "stopped", "silent", "ended"]
-
-SILENT_MS_MIN: Final = 2 * HOUR_MS
-SILENT_MS_MAX: Final = 24 * HOUR_MS
-LATEST_BLOCKS: Final = 2
-"""Blocks of hours with lists of an arm that its share is taken from."""
 
 
 @dataclass(frozen=True, slots=True)

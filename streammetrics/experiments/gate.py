@@ -56,6 +56,11 @@ GATE_CODES: Final[Mapping[GateWord, int]] = {"pass": 1, "wait": 0, "fail": -1}
 
 GATE_WORST_FIRST: Final[tuple[GateWord, ...]] = ("fail", "wait", "pass")
 _DOES: Final[Mapping[GateWord, str]] = {"fail": "fails", "wait": "waits", "pass": "passes"}
+STEP_PART: Final = 0.2
+"""The part of the error that the step alone has for a failure, beside that of the whole run."""
+_RISE_MIN: Final = 4 / 3
+"""The least rise of the treatment's share that is a step."""
+_LOG_LIKELIHOOD_MIN: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +197,6 @@ def whole_gate(decisions: Mapping[str, GateDecision]) -> GateDecision:
     said = say("{first}: {reason}", first=named(first), reason=decision.said)
     more = say("{count} more {does}", count=len(others), does=does(word, len(others)))
     return GateDecision(word, join([said, more], "; ") if others else said, alone=decision.alone)
-
-
-STEP_PART: Final = 0.2
-"""The part of the error that the step alone has for a failure, beside that of the whole run."""
-_RISE_MIN: Final = 4 / 3
-"""The least rise of the treatment's share that is a step."""
-_LOG_LIKELIHOOD_MIN: Final = 8.0
 
 
 class Step(NamedTuple):

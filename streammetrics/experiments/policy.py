@@ -18,6 +18,22 @@ from streammetrics.statistics.sample_ratio import check_shares
 
 ProposedValue: TypeAlias = str | int | Mapping[str, float]
 """A name, a time (epoch ms), or shares."""
+INTERLEAVED: Final = "interleaved"
+"""The variant with lists of two rankers. Its lists are compared by team; the variant is compared with no other."""
+CONTROL_NAMES: Final = ("control", "baseline")
+"""Names of the control when none is configured, in upper or lower case: a variant, or a team of interleaved lists. The first one that is
+present counts."""
+CONTROL_WORDS: Final = ("control", "production", "prod", "old", "off", "original", "baseline", "default", "false", "0", "a")
+"""What a control may be called, the surest first. Such a variant is proposed as the control; the owner decides."""
+DECIDING_MEASURES: Final = ("ndcg@10", "item_hit_rate@10")
+"""The deciding measures when none are configured, as far as they are measured: one of order, one of reward."""
+ExperimentUnit: TypeAlias = Literal["user", "list"]
+"""What is assigned to a variant: a user with all their lists, or each list (each request) on its own."""
+_WORDS: Final = re.compile(r"[^\W_]+")
+_WORD_CHARS_MIN: Final = 3
+"""A shorter word, such as the a of "plan a b", says nothing unless it is the whole name."""
+_LABEL_SHARE_MIN: Final = 0.01
+"""A variant with a smaller share of the users is taken for a misspelt label, unless it has `min_users` users."""
 
 
 class SettingsText(Protocol):
@@ -34,29 +50,6 @@ def settings_named(experiment: str, settings: Mapping[str, ProposedValue]) -> st
     'start and end of ranker'
     """
     return f"{' and '.join(settings)} of {experiment}"
-
-
-INTERLEAVED: Final = "interleaved"
-"""The variant with lists of two rankers. Its lists are compared by team; the variant is compared with no other."""
-
-
-CONTROL_NAMES: Final = ("control", "baseline")
-"""Names of the control when none is configured, in upper or lower case: a variant, or a team of interleaved lists. The first one that is
-present counts."""
-CONTROL_WORDS: Final = ("control", "production", "prod", "old", "off", "original", "baseline", "default", "false", "0", "a")
-"""What a control may be called, the surest first. Such a variant is proposed as the control; the owner decides."""
-DECIDING_MEASURES: Final = ("ndcg@10", "item_hit_rate@10")
-"""The deciding measures when none are configured, as far as they are measured: one of order, one of reward."""
-
-
-ExperimentUnit: TypeAlias = Literal["user", "list"]
-"""What is assigned to a variant: a user with all their lists, or each list (each request) on its own."""
-
-_WORDS: Final = re.compile(r"[^\W_]+")
-_WORD_CHARS_MIN: Final = 3
-"""A shorter word, such as the a of "plan a b", says nothing unless it is the whole name."""
-_LABEL_SHARE_MIN: Final = 0.01
-"""A variant with a smaller share of the users is taken for a misspelt label, unless it has `min_users` users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,14 @@ LATE_EXPECTED: Final = 5.0
 """The effective late reactions that each arm needs, if the share of both together holds in each."""
 ERRORS: Final = 3.3
 """Standard errors that a difference needs. By chance, one look in a thousand shows more."""
+Z_MIN: Final = 4.5
+"""Standard errors. At most 0.5 % of experiments with 24 values have a false alarm at any of 200 looks."""
+DIFFERENCE_MIN: Final = 0.02
+"""The least difference of two shares that counts: two points."""
+WARNED_Z_MIN: Final = 5.0
+"""Standard errors for a segment that is not among those of windows. There may be many, with up to 33 values each."""
+VARIANCE_MIN: Final = 5.0
+"""The least variance of the count of a value, in users. Below it the normal approximation does not hold."""
 
 
 class ArmLists(NamedTuple):
@@ -189,16 +197,6 @@ def _lists_per_user(measures: Measures, by_lists: Measure, moments: Sequence[int
     users, lists, squares = moments[USERS_AT], moments[LISTS_AT], moments[measures.places(by_lists).dd]
     mean = lists / users
     return _Mean(mean, (squares / users - mean * mean) / (users - 1))
-
-
-Z_MIN: Final = 4.5
-"""Standard errors. At most 0.5 % of experiments with 24 values have a false alarm at any of 200 looks."""
-DIFFERENCE_MIN: Final = 0.02
-"""The least difference of two shares that counts: two points."""
-WARNED_Z_MIN: Final = 5.0
-"""Standard errors for a segment that is not among those of windows. There may be many, with up to 33 values each."""
-VARIANCE_MIN: Final = 5.0
-"""The least variance of the count of a value, in users. Below it the normal approximation does not hold."""
 
 
 class NewUsers(NamedTuple):

@@ -38,6 +38,8 @@ FIX: Final = (
     "set the user id as the record key in every producer, with the same partitioner; "
     "or let `streammetrics repartition` copy the topics with the user id as key"
 )
+OUTAGE: Final = "outage:worker:"
+"""The beginning of the name of an outage. No name of a partition has two colons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +251,6 @@ class OutageNote(NamedTuple):
 
     turns: int
     message: str
-
-
-OUTAGE: Final = "outage:worker:"
-"""The beginning of the name of an outage. No name of a partition has two colons."""
 
 
 def decode_outages(stored: Mapping[str, bytes]) -> dict[str, OutageNote]:

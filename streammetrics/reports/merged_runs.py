@@ -25,6 +25,8 @@ _read = reader(msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode, p
 TaskScopes: TypeAlias = Mapping[tuple[str, int], Scope]
 """What one task stores of its experiments, by experiment and day."""
 KeyT = TypeVar("KeyT")
+Change: TypeAlias = tuple[bytes | None, bytes | None]
+"""Old and new value of a stored scale record; None: absent."""
 
 
 class Scales(NamedTuple):
@@ -68,8 +70,6 @@ class MergedRun(NamedTuple):
         return self.first <= ts <= self.last
 
 
-Change: TypeAlias = tuple[bytes | None, bytes | None]
-"""Old and new value of a stored scale record; None: absent."""
 StartedRuns: TypeAlias = Mapping[str, MergedRun]
 """For one task, by experiment: its latest run with enrolled lists."""
 

@@ -21,6 +21,8 @@ from streammetrics.words.sentences import Part, Words, named, say
 from streammetrics.words.times import HOUR_MS
 
 _WORDS: Final[tuple[PlannedWord, ...]] = ("regressed", "improved", "safe")
+RATE_MS_MIN: Final = 5 * 60_000
+"""Shortest time in which new users are counted."""
 
 
 def with_needed(experiment: ExperimentReport, users_per_hour: float | None = None) -> ExperimentReport:
@@ -181,10 +183,6 @@ def _hours(hours: float) -> Words:
     """
     amount, unit = (60 * hours, "minutes") if hours < 1 else (hours, "hours") if hours < 48 else (hours / 24, "days")
     return say("{amount:,g} more {unit}", amount=float(f"{amount:.2g}"), unit=unit)
-
-
-RATE_MS_MIN: Final = 5 * 60_000
-"""Shortest time in which new users are counted."""
 
 
 def with_outlook(experiments: Iterable[ExperimentReport], history: History) -> tuple[ExperimentReport, ...]:

@@ -27,6 +27,8 @@ PANES_MAX: Final = 32
 """Panes that are read after a last list. Of more, every second, fourth, eighth one is read, and counts as often."""
 PANES_OPEN: Final = 3
 """The newest panes are read again each time, because lists still come to them."""
+LISTS: Final = 0
+"""The index of the number of lists in a tally."""
 
 
 class MeasureColumns(NamedTuple):
@@ -48,10 +50,6 @@ class RankColumns(NamedTuple):
     family: str
     cutoffs: tuple[int, ...]
     places: tuple[MeasureColumns, ...]
-
-
-LISTS: Final = 0
-"""The index of the number of lists in a tally."""
 
 
 def measure_columns(layout: TallyLayout, name: str) -> MeasureColumns | None:

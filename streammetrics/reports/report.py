@@ -50,6 +50,8 @@ UNMATCHED_SHARE_MAX: Final = 0.25
 """The share of feedback without a list that has a sentence, if `experiments.unmatched_share_max` is not in the settings."""
 EVENTS_MIN: Final = 1_000
 """Events that a stream needs for a sentence about an experiment without lists."""
+SinceReports: TypeAlias = Callable[[str, str, int], ExperimentReport | None]
+"""Judges an experiment in a scope again, for a step that began at a time (event time, ms). None: it has no report."""
 
 
 def counts_by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
@@ -93,10 +95,6 @@ class Total:
     experiment: str
     variant: str
     tally: tuple[int, ...]
-
-
-SinceReports: TypeAlias = Callable[[str, str, int], ExperimentReport | None]
-"""Judges an experiment in a scope again, for a step that began at a time (event time, ms). None: it has no report."""
 
 
 @dataclass(frozen=True, slots=True)

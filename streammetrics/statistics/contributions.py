@@ -22,6 +22,11 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Final, NamedTuple, TypeAlias
 
+SHIFT_MIN: Final = 0.01
+"""The least difference of shares that is named, however certain it is."""
+LISTS_MIN: Final = 20
+"""Lists that a value needs in each arm to have an effect of its own."""
+
 
 class ValueSums(NamedTuple):
     """The sums of one segment value in one arm: of the measure, in units of 2**-scale_bits, and of its denominator."""
@@ -132,12 +137,6 @@ def corrected_z(alpha: float, comparisons: int) -> float:
     (1.96, 2.81)
     """
     return NormalDist().inv_cdf(1 - alpha / (2 * max(1, comparisons)))
-
-
-SHIFT_MIN: Final = 0.01
-"""The least difference of shares that is named, however certain it is."""
-LISTS_MIN: Final = 20
-"""Lists that a value needs in each arm to have an effect of its own."""
 
 
 class ValueLists(NamedTuple):

@@ -23,6 +23,8 @@ BLOCK_USERS: Final = 1 << 7
 """Users multiplied at once. Their words fit in the processor's caches."""
 MULTIPLIED_MAX: Final = 1 << 18
 """Products of two numbers in one matrix product."""
+_Words: TypeAlias = list[tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
+"""The words of rows, low to high: their values by column, and which columns are not empty."""
 
 
 def moment_changes(
@@ -153,10 +155,6 @@ def _changes_one_by_one(
         for arm in of_user:
             sums[arm] = add(sums[arm], change)
     return sums
-
-
-_Words: TypeAlias = list[tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
-"""The words of rows, low to high: their values by column, and which columns are not empty."""
 
 
 def _words(rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], users: npt.NDArray[np.int64], words: int) -> _Words:

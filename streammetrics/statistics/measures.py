@@ -33,6 +33,7 @@ COVARIATE_BITS: Final = 20
 
 USER_GRAIN: Final = {name: record.of_users for name, record in METRICS.items() if record.of_users}
 """Metrics that are 0 or 1 for a list, and the measure of users with at least one 1."""
+Product: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,6 @@ def measure_text(metric: str, k: int) -> str:
     ('ndcg@10', 'r_precision')
     """
     return f"{metric}@{k}" if k else metric
-
-
-Product: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def _stopped(line: VerdictLine) -> DoctorFinding:
     """An arm gets no more lists, and others do."""
     if line.decided_ms is not None:
         return DoctorFinding("ok", f"experiment {isolated(line.experiment)} is decided. {_verdict(line)}")
-    fix = f"if nobody switched a variant off, look for its lists from then on; if it is over, {_end(line)}"
+    fix = f"if no variant was switched off, look for its lists from then on; if it is over, {_end(line)}"
     return DoctorFinding(
         "warn", f"experiment {isolated(line.experiment)} has an arm without new lists, and is not decided. {_verdict(line)}", fix
     )

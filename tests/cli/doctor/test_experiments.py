@@ -77,7 +77,7 @@ def test_an_arm_that_stopped_before_a_verdict_is_a_warning() -> None:
     (finding,) = findings_of(replace(LINE, state="stopped", reason="undecided; treatment has had no list since 00:00"))
     assert finding.level == "warn"
     assert "has an arm without new lists, and is not decided" in finding.text
-    assert finding.fix == f"if nobody switched a variant off, look for its lists from then on; if it is over, {END}"
+    assert finding.fix == f"if no variant was switched off, look for its lists from then on; if it is over, {END}"
 
 
 @pytest.mark.parametrize(
