@@ -5,7 +5,7 @@ every comparison, and the lists that are left do not show it. Three counts of us
 
     without a list      exposed users without a list in the experiment, of all exposed users
     without a match     users whose reactions match no list, of the users with a reaction
-    moved               users who went from one of two arms to the other, against as many the other way
+    moved               users who went from the treatment to the control, against as many the other way
 
 **Two shares.** With k_t of n_t users lost in the treatment and k_c of n_c in the control, and KT(a, b) = Gamma(a + 1/2) Gamma(b + 1/2) /
 (pi Gamma(a + b + 1)), the mean likelihood of a losses and b others over all chances (Krichevsky, Trofimov 1981),
@@ -19,7 +19,9 @@ the greatest likelihood is that of shares in the ratio f, or in the ratio 1 if t
 treatment, and a lost list takes reactions from its own arm, so neither hides a loss.
 
 **Moves.** A user with two devices, or whose arm is drawn again, goes either way with the same chance, at any split. So of m_tc moves from
-the treatment to the control and m_ct the other way each is a coin: E = KT(m_tc, m_ct) 2**(m_tc + m_ct).
+the treatment to the control and m_ct the other way each is a coin: E = KT(m_tc, m_ct) 2**(m_tc + m_ct). More moves to the control are a
+loss: the treatment fails for some users, and the control answers. More moves to the treatment are a rollout: the next users by their hash
+get the new ranker, whatever they did before.
 
 Without a difference the chance that E ever reaches 100 is at most 1 % (Ville's inequality; universal inference, Wasserman, Ramdas,
 Balakrishnan 2020). A loss counts only if the shares also differ by two points, so that millions of users find no trifle.
@@ -265,14 +267,16 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
     return say("{one} and {other} lose users unequally: {found}", one=one, other=other, found=join(losses, "; "))
 
 
-def moves_differ(one: ArmCounts, other: ArmCounts) -> bool:
-    """Whether users certainly move more often in one direction, by two points of the users of the smaller arm or more.
+def moves_differ(treatment: ArmCounts, control: ArmCounts) -> bool:
+    """Whether users certainly move to the control more often than to the treatment, by two points of the users of the smaller arm or more.
 
-    >>> [moves_differ(ArmCounts(moved=10, with_lists=users), ArmCounts(with_lists=9_000)) for users in (400, 9_000)]
-    [True, False]
+    >>> moved, plain = ArmCounts(moved=10, with_lists=400), ArmCounts(with_lists=9_000)
+    >>> moves_differ(moved, plain), moves_differ(moved._replace(with_lists=9_000), plain), moves_differ(plain, moved)
+    (True, False, False)
     """
-    net, smaller = abs(one.moved - other.moved), min(one.with_lists, other.with_lists)
-    return net >= DIFFERENCE_MIN * smaller and log_evidence_of_moves(one.moved, other.moved) >= LEVEL
+    net, smaller = treatment.moved - control.moved, min(treatment.with_lists, control.with_lists)
+    certain = log_evidence_of_moves(treatment.moved, control.moved) >= LEVEL
+    return net >= DIFFERENCE_MIN * smaller and certain
 
 
 def _share_words(template: str, one: LossCount, other: LossCount, names: tuple[str, str]) -> Words:

@@ -92,6 +92,10 @@ def test_moves_in_one_direction_are_found_and_two_devices_are_not() -> None:
     assert unequal_losses(ArmCounts(moved=90, with_lists=900), ArmCounts(moved=90, with_lists=100), NAMES) is None
 
 
+def test_users_who_go_to_the_treatment_are_those_of_a_rollout() -> None:
+    assert unequal_losses(ArmCounts(with_lists=3_000), ArmCounts(moved=270, with_lists=27_000), NAMES) is None
+
+
 def test_a_certain_difference_below_two_points_is_no_loss() -> None:
     one, other = LossCount(13_000, 1_000_000), LossCount(5_000, 1_000_000)
     assert log_evidence_of_shares(one, other) > LEVEL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,6 +96,35 @@ def test_users_of_one_arm_who_get_lists_of_the_other(tmp_path: Path) -> None:
     meant = answers(tmp_path, events, 'experiments.named={"ranker": {"unit": "list"}}')
     assert meant.lift is not None
     assert "went from" not in meant.reason
+
+
+def stepped(percents: Sequence[int]) -> list[dict[str, Any]]:
+    """Return a ramp: 1,000 users come in each step of five hours. Those with a hash below the share get the treatment, which
+    2 of 10 click and 4 of 10 of the control.
+    """
+    return [
+        event
+        for step, percent in enumerate(percents)
+        for number in range(1_000)
+        for arm in [ARMS[number * 37 % 100 < percent]]
+        for event in visit(
+            f"user{number}", T0_MS + step * 5 * HOUR_MS + number * 5 * HOUR_MS // 1_000, arm, clicked=number // 100 < (4, 2)[arm == ARMS[1]]
+        )
+    ]
+
+
+def test_users_whom_a_step_of_a_rollout_gives_the_treatment_are_no_loss(tmp_path: Path) -> None:
+    answer = answers(tmp_path, stepped([10, 50]))
+    assert "losses" not in answer.warnings
+    assert answer.verdict == "regressed"
+    assert answer.warnings["users in both arms"].startswith("40 % of the users have lists of both treatment and control")
+
+
+def test_users_whom_a_step_back_takes_the_treatment_look_like_a_loss(tmp_path: Path) -> None:
+    """400 users move in five hours. Those of the last hour do not count yet."""
+    answer = answers(tmp_path, stepped([50, 10]))
+    assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", None)
+    assert "320 users went from treatment to control, and 0 from control to treatment" in answer.warnings["losses"]
 
 
 def test_a_country_with_shares_of_its_own(tmp_path: Path) -> None:
