@@ -295,7 +295,7 @@ def step_failure(policy: Policy, measures: Sequence[StepMeasure], names: tuple[s
         comparison = measure.comparison(policy, names)
         if comparison is not None and evidence(policy, comparison).drop >= level:
             return say(
-                "since {since}, when the running step began: {words}; {sure}",
+                "in the running step, whose lists count from {since} on: {words}; {sure}",
                 since=minute_text(since_ms),
                 words=lift_words(measure.measure, comparison.lift, names[1]),
                 sure=confidence(policy.alpha),
@@ -305,7 +305,7 @@ def step_failure(policy: Policy, measures: Sequence[StepMeasure], names: tuple[s
 
 def unseen_step(policy: Policy, measures: Sequence[StepMeasure], names: tuple[str, str], since_ms: int, treatments: int) -> Words | None:
     """Return why the running step does not support a pass yet; None if it does. names: of the treatment and the control."""
-    where = say("since {since}, when the running step began,", since=minute_text(since_ms))
+    where = say("in the running step, whose lists count from {since} on,", since=minute_text(since_ms))
     for measure in measures:
         if measure.combined is None or measure.scale is None:
             return say("{where} no lists of {one} and {other} can be compared yet", where=where, one=named(names[0]), other=named(names[1]))

@@ -63,7 +63,8 @@ def test_a_constant_share_has_rarely_a_step() -> None:
 
 def test_a_step_without_enough_users_is_unseen() -> None:
     words = unseen_step(POLICY, step(0.05, 0.03, users=40.5), NAMES, SINCE_MS, 1)
-    wanted = "since 2024-11-21 10:00 UTC, when the running step began, about 60 more users of new and 60 more users of old are needed"
+    where = "in the running step, whose lists count from 2024-11-21 10:00 UTC on,"
+    wanted = f"{where} about 60 more users of new and 60 more users of old are needed"
     assert words == wanted
 
 
@@ -82,7 +83,7 @@ def test_a_step_that_cannot_be_compared_is_unseen() -> None:
 
 def test_a_certain_drop_in_the_step_alone_fails() -> None:
     words = step_failure(POLICY, step(-0.2, 0.03), NAMES, SINCE_MS, 1)
-    wanted = "since 2024-11-21 10:00 UTC, when the running step began: 20 % fewer lists with a hit in the first 10 than old"
+    wanted = "in the running step, whose lists count from 2024-11-21 10:00 UTC on: 20 % fewer lists with a hit in the first 10 than old"
     assert words == f"{wanted}; 95 % confidence, safe to check at any time"
     assert step_failure(POLICY, step(-0.2, 0.09), NAMES, SINCE_MS, 1) is None
     assert step_failure(POLICY, step(-0.2, 0.03, users=99.0), NAMES, SINCE_MS, 1) is None
@@ -120,4 +121,4 @@ def test_a_step_passes_with_lists_of_its_own() -> None:
     at_begin = gates((0.3, 0.3), since_ms=47 * HOUR_MS)[-1]
     assert at_begin is not None
     assert at_begin.word == "wait"
-    assert "1970-01-02 23:00 UTC, when the running step began" in at_begin.reason
+    assert "in the running step, whose lists count from 1970-01-02 23:00 UTC on" in at_begin.reason

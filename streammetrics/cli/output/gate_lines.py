@@ -24,7 +24,7 @@ TOGETHER = "The error of the decision covers all treatments and deciding measure
 def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
     """Yield the lines of an answer."""
     asked = fit(answer.experiment) + ("" if answer.variant is None else f" / {fit(answer.variant)}")
-    step = "" if answer.step_ms is None else f" · running step since {minute_text(answer.step_ms)}"
+    step = "" if answer.step_ms is None else f" · lists of the running step count from {minute_text(answer.step_ms)} on"
     age = "" if answer.up_to_ms is None else f", {span_text(max(0, answer.answered_ms - answer.up_to_ms))} ago"
     times = f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {minute_text(answer.up_to_ms)}{age}"
     yield Text.assemble((asked, "bold"), times, step)

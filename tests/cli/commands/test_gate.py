@@ -80,7 +80,7 @@ def test_the_begin_of_the_running_step_is_sent_and_shown() -> None:
         before = now_ms()
         called("gate", "good", "--url", base, "--since", "90m")
     assert (done.returncode, asked[0]) == (1, 1_732_183_200_000)
-    assert done.stdout.splitlines()[0].endswith(" · running step since 2024-11-21 10:00 UTC")
+    assert done.stdout.splitlines()[0].endswith(" · lists of the running step count from 2024-11-21 10:00 UTC on")
     assert before - 90 * MINUTE_MS <= asked[1] <= now_ms() - 90 * MINUTE_MS
 
 

@@ -101,5 +101,5 @@ def test_a_step_of_half_an_hour_never_passes_on_the_evidence_of_the_step_before(
     assert whole.gate["reason"].endswith("a pass needs the time at which the running step of the rollout began: give it as since")
     step = asked(tmp_path, events, "--since", "2026-03-01T06:00Z")
     assert (step.code, step.gate["step_ms"]) == (3, T0_MS + 6 * HOUR_MS)
-    assert "since 2026-03-01 06:00 UTC, when the running step began," in step.gate["reason"]
+    assert "in the running step, whose lists count from 2026-03-01 06:00 UTC on," in step.gate["reason"]
     assert asked(tmp_path, events, "--since", "2026-03-01T00:00Z").code == 0
