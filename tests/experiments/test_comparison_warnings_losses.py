@@ -61,6 +61,29 @@ def test_users_who_react_less_often_lose_less_by_that_alone(mean: float) -> None
     assert unequal_losses(other, one, NAMES) is None
 
 
+def looks_at_reactions(random: np.random.Generator, mean: float, users: int, lost: float) -> list[ArmCounts]:
+    """Return 50 looks at an arm whose users come one after the other, react over ten looks and lose reactions by a chance of their own."""
+    looks = np.arange(50)
+    came = random.integers(0, len(looks), (users, 1))
+    rates = random.gamma(0.5, 2 * mean, (users, 1)) * ((looks >= came) & (looks < came + 10)) / 10
+    reactions = random.poisson(rates)
+    unmatched = random.binomial(reactions, random.beta(3 * lost, 3 * (1 - lost), (users, 1)))
+    reacting, losers = ((np.cumsum(counts, axis=1) > 0).sum(axis=0).tolist() for counts in (reactions, unmatched))
+    matched = np.cumsum((reactions - unmatched).sum(axis=0)).tolist()
+    counts = zip(losers, reacting, matched, strict=True)
+    return [ArmCounts(without_match=LossCount(lost_users, users), reactions=total) for lost_users, users, total in counts]
+
+
+def test_reactions_that_differ_in_number_are_rarely_ever_a_loss_at_any_look() -> None:
+    random, wrong = np.random.default_rng(20_261_128), 0
+    regimes = list(product((0.3, 0.9, 1.4, 3.0), (0.02, 0.15, 0.4), ((1_000, 1_000), (400, 3_600))))
+    for ratio, lost, (treated, others) in regimes:
+        for _ in range(8):
+            arms = looks_at_reactions(random, 3 * ratio, treated, lost), looks_at_reactions(random, 3, others, lost)
+            wrong += any(unequal_losses(one, other, NAMES) is not None for one, other in zip(*arms, strict=True))
+    assert wrong <= at_most(0.01, 8 * len(regimes))
+
+
 @pytest.mark.parametrize("mean", [2.0, 3.0, 3.5])
 def test_lists_that_one_arm_loses_are_found_at_any_number_of_reactions(mean: float) -> None:
     random = np.random.default_rng(20_261_128)
