@@ -11,7 +11,7 @@ from streammetrics.experiments.effect_change import changed_effect, parts_by_day
 from streammetrics.experiments.experiment_state import ALL_RUNNING, SilentHours, States, silent_hours, silent_warning
 from streammetrics.experiments.gate import StepMeasure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.signs import ArmLists, LikeLists
+from streammetrics.experiments.signs import IN_BOTH_ARMS_MIN, ArmLists, LikeLists
 from streammetrics.experiments.stored import NO_REACTIONS, StoredSums
 from streammetrics.experiments.verdict import waiting
 from streammetrics.statistics.estimates import Estimate, effective_users, estimate, largest_user_share_max
@@ -182,7 +182,14 @@ class Arms:
             ArmLists(arm, self._days(arm), self.stored.moments[arm], self.stored.reactions.get(arm, NO_REACTIONS))
             for arm in (variant, control)
         )
-        return LikeLists(treated, against, self.policy.unit == "user")
+        both, users = self.users_in_both(variant, control)
+        return LikeLists(treated, against, self.policy.unit == "user" and both <= IN_BOTH_ARMS_MIN * users)
+
+    def users_in_both(self, variant: str, control: str) -> tuple[int, int]:
+        """Return how many users have lists of both arms, and how many of any of the two."""
+        one, other = sorted((variant, control))
+        both = self.stored.pairs.get((one, other), (0,))[USERS_AT]
+        return both, sum(self.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in self.stored.moments) - both
 
     def _days(self, variant: str) -> dict[object, Sequence[int]]:
         return {entry: sums for (name, entry), sums in self.stored.entry_moments.sums.items() if name == variant}

@@ -50,15 +50,13 @@ from streammetrics.experiments.experiment_report import SINCE_START, VariantRepo
 from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.signs import ListSigns, list_signs, strata_warning, uneven_shares
+from streammetrics.experiments.signs import IN_BOTH_ARMS_MIN, ListSigns, list_signs, strata_warning, uneven_shares
 from streammetrics.experiments.stored import NO_REACTIONS, StoredSums
 from streammetrics.statistics.measures import USERS_AT, measure_text
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning, Words, advice, join, measure_name, named, say
 from streammetrics.words.times import HOUR_MS, minute_text
 
-BOTH_ARMS_MIN: Final = 0.01
-"""The share of two arms' users with lists in both from which a note says so."""
 LEVEL: Final = math.log(100)
 """ln E at which a loss is certain: an error of 1 % for each of the three counts, at all looks together."""
 DIFFERENCE_MIN: Final = 0.02
@@ -94,18 +92,33 @@ def warnings_of(arms: Arms, control: str | None, treatments: Iterable[str]) -> I
         uneven = uneven_shares(arms.policy, arms.stored, treatment, control, of_windows=False)
         if uneven is not None:
             yield DataWarning("uneven shares", uneven, variant=treatment)
-        one, other = sorted((treatment, control))
-        both = arms.stored.pairs.get((one, other), (0,))[USERS_AT]
-        users = sum(arms.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in arms.stored.moments) - both
-        if arms.policy.unit == "user" and not arms.states.stopped.keys() & {one, other} and both > BOTH_ARMS_MIN * users:
-            said = say(
-                "{share} of the users have lists of both {treatment} and {control}: all count in the variant that they show, so the arms"
-                " differ less than two rankers would",
-                share=percent(both / users),
-                treatment=named(treatment),
-                control=named(control),
-            )
-            yield DataWarning("users in both arms", said, variant=treatment)
+        mixed = mixed_users(arms, treatment, control)
+        if mixed is not None:
+            yield mixed
+
+
+def mixed_users(arms: Arms, treatment: str, control: str) -> DataWarning | None:
+    """Say how many users have lists of both arms; None if they are few, if that is meant, or if one arm was switched off.
+
+    Users whom a step of a rollout gives the treatment have only its lists since: they do not count.
+    """
+    if arms.policy.unit == "list" or arms.states.stopped.keys() & {treatment, control}:
+        return None
+    hours = arms.stored.run_hours
+    rows = [row for block, row in hours.rows.items() if (block + 1) * hours.length * HOUR_MS > arms.stored.from_ms]
+    there, back = (sum(row.moves.get(pair, 0) for row in rows) for pair in ((control, treatment), (treatment, control)))
+    both, users = arms.users_in_both(treatment, control)
+    mixed = both - max(0, there - back)
+    if mixed <= IN_BOTH_ARMS_MIN * users:
+        return None
+    said = say(
+        "{share} of the users have lists of both {treatment} and {control}: all count in the variant that they show, so the arms"
+        " differ less than two rankers would",
+        share=percent(mixed / users),
+        treatment=named(treatment),
+        control=named(control),
+    )
+    return DataWarning("users in both arms", said, variant=treatment)
 
 
 def change_warning(arms: Arms, variant: VariantReport) -> DataWarning | None:

@@ -46,6 +46,8 @@ ITEMS_MIN: Final = 0.02
 """The smallest difference of items per list that is reported."""
 LISTS_MIN: Final = 0.05
 """The smallest difference of lists per user that is reported."""
+IN_BOTH_ARMS_MIN: Final = 0.01
+"""The share of two arms' users with lists of both from which on a warning says so, and their lists per user are not compared."""
 LATE_MIN: Final = 0.02
 """The smallest difference of shares of late reactions that is reported: two points."""
 USERS_MIN: Final = 10
@@ -76,7 +78,8 @@ class ArmLists(NamedTuple):
 class LikeLists(NamedTuple):
     """A treatment and the control.
 
-    by_user: whether a user's lists are all in one arm. If each list is assigned on its own, an arm's lists per user follow from its share.
+    by_user: whether a user's lists are all in one arm. Else an arm's lists per user follow from its share: requests are assigned, or
+    a step of a rollout moved users.
     """
 
     treatment: ArmLists
