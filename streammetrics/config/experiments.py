@@ -28,6 +28,7 @@ from streammetrics.config.times import EPOCH, Moment
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import ExperimentError, Policy
 from streammetrics.experiments.policy import ProposedValue
+from streammetrics.metrics.records import METRICS
 from streammetrics.sessions.rules import ExposureRules
 
 _EXPOSURE_DEFAULTS = ExposureRules()
@@ -214,7 +215,8 @@ class ExperimentSettings(Section):
     def _conflicts_of_unit(self, named: NamedExperiment) -> Iterator[str]:
         if named.cuped_days is not None and named.unit == "list":
             yield 'cuped_days needs unit = "user": leave out one of them'
-        of_users = [measure for measure in named.paging or self.paging if measure.startswith("user_")]
+        counted = {name for name, record in METRICS.items() if record.kind == "users"}
+        of_users = [measure for measure in named.paging or self.paging if measure.partition("@")[0] in counted]
         if named.unit == "list" and of_users:
             yield f'{of_users[0]} cannot decide with unit = "list", because a user may see several variants: set other measures in paging'
 

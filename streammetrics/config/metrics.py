@@ -28,7 +28,7 @@ from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
 from streammetrics.metrics.assessment import USERS_MAX, AssessmentLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, ENGAGEMENT_NAMES
-from streammetrics.metrics.records import METRICS
+from streammetrics.metrics.records import METRICS, depends_on
 from streammetrics.sessions.rules import EngagementRules
 
 
@@ -205,7 +205,7 @@ class MetricSettings(Section):
         if entries and (unfit := [grade for grade in levels if grade != int(grade) or grade >= entries]):
             rule = f"has no gain for grade {unfit[0]:g} of join.grades: a table has the gains of the whole grades 0 to {entries - 1}"
             yield ("metrics.gain", "join.grades"), rule
-        if "err" in self.names and levels[-1] > self.err_grade_max:
+        if depends_on(self.names, "err_grade_max") and levels[-1] > self.err_grade_max:
             yield ("metrics.err_grade_max", "join.grades"), f"must be at least the highest grade in join.grades, {levels[-1]:g}, with err"
 
 

@@ -23,6 +23,8 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import EventLimits
 from streammetrics.metrics import MetricError, Scorer
+from streammetrics.metrics.names import metric_text
+from streammetrics.metrics.records import depends_on
 
 PREFIX = "STREAMMETRICS_"
 STATE_BYTES_MAX = 500 << 20
@@ -121,10 +123,10 @@ class Settings(Section):
             return
         if (deepest := max(engagement.click_ranks)) > self.events.items_max:
             yield Conflict(("engagement.click_ranks", "events.items_max"), f"{deepest} exceeds events.items_max ({self.events.items_max})")
-        if "satisfied_rate" in engagement.names and engagement.satisfied_grade > grades.grades[-1]:
+        if depends_on(engagement.names, "satisfied_grade") and engagement.satisfied_grade > grades.grades[-1]:
             rule = f"must be at most the highest grade in join.grades, {grades.grades[-1]}: otherwise no list could satisfy"
             yield Conflict(("engagement.satisfied_grade", "join.grades"), rule)
-        if not {"purchases_per_list", "value_per_list"}.isdisjoint(engagement.names):
+        if depends_on(engagement.names, "purchases"):
             for action in engagement.purchases:
                 if not any(rule.grade > 0 for rule in grades.table.get(action, ())):
                     rule = f"{shown(action)} needs a grade above 0 in join.grades: otherwise it never counts"
@@ -143,9 +145,11 @@ class Settings(Section):
                 yield Conflict((key, "events.label_chars_max"), rule)
 
     def _conflicts_of_experiments(self) -> Iterator[Conflict]:
-        metrics = tuple(map(str, (*self.metrics.metrics, *self.engagement.measured)))
+        measured = (*self.metrics.metrics, *self.engagement.measured)
+        metrics = tuple(map(str, measured))
         chosen = self.experiments.metrics or metrics
-        users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
+        of_users = ((metric, metric.record.of_users) for metric in measured if str(metric) in chosen)
+        users = tuple(metric_text(name, metric.k) for metric, name in of_users if name)
         yield from self.experiments.conflicts(metrics, (*chosen, *users))
         waits_ms = self.join.attribution_ms + self.experiments.patience_ms + self.windows.pane_ms
         if self.experiments.idle_days * DAY_MS <= waits_ms:

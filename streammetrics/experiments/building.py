@@ -47,7 +47,8 @@ from streammetrics.experiments.policy import INTERLEAVED, Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.stored import StoredSums
 from streammetrics.experiments.verdict import VERDICT_CODES, Verdict, combined, invalid, needed_by_verdicts, severity
-from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measures, measure_text
+from streammetrics.metrics.names import metric_text
+from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.statistics.sequence import MeasureScale
 from streammetrics.words.names import in_order
 from streammetrics.words.numbers import confidence
@@ -193,7 +194,7 @@ def _gate_of_lists(arms: Arms, verdict: Verdict | None, variant: str, reports: I
     if waits is not None:
         return GateDecision("wait", waits)
     deciding = [
-        DecidingMeasure(measure_text(measure.metric, measure.k), measure.verdict, bool(measure.within_gate_margin))
+        DecidingMeasure(metric_text(measure.metric, measure.k), measure.verdict, bool(measure.within_gate_margin))
         for measure in reports
         if measure.paging and measure.verdict
     ]
@@ -317,7 +318,7 @@ def _scale(arms: Arms, measure: Measure, control: str) -> MeasureScale | None:
 
 
 def _decision_key(variant: str, measure: MeasureReport, number: str) -> str:
-    return f"{measure_text(measure.metric, measure.k)} {variant} decided {number}"
+    return f"{metric_text(measure.metric, measure.k)} {variant} decided {number}"
 
 
 def decided_ms_of(verdict: Verdict, state: ExperimentState, stored: StoredSums, arms: Iterable[str], control: str | None) -> int | None:
@@ -337,7 +338,7 @@ def with_decision(arms: Arms, variant: str, report: MeasureReport) -> MeasureRep
         return report
     numbers: dict[str, Any] = {number: arms.scales.get(_decision_key(variant, report, number)) for number in FROZEN_NUMBERS}
     word = next(word for word, number in VERDICT_CODES.items() if number == code)
-    measure = next(measure for measure in arms.measures if str(measure) == measure_text(report.metric, report.k))
+    measure = next(measure for measure in arms.measures if str(measure) == metric_text(report.metric, report.k))
     words = lift_words(measure, numbers["lift"], arms.control or "")
     return replace(report, **numbers, verdict=Verdict(word, say("{words}; {sure}", words=words, sure=confidence(arms.policy.alpha))))
 

@@ -14,8 +14,10 @@ from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.policy import INTERLEAVED, Policy
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge
+from streammetrics.metrics.names import metric_text
+from streammetrics.metrics.records import METRICS
 from streammetrics.statistics.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
-from streammetrics.statistics.measures import Measure, measure_text
+from streammetrics.statistics.measures import Measure
 from streammetrics.statistics.sequence import MeasureScale, Mixture, p_value, scale_of
 from streammetrics.words.sentences import measure_name, named, say
 from streammetrics.words.times import HOUR_MS
@@ -40,7 +42,7 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
         return tuple(reports)
     fewer = arms.fewer_items.get(variant)
     doubtful = {
-        str(comparison.measure): fewer for comparison in comparisons if comparison.measure.name == "item_hit_rate" and fewer is not None
+        str(comparison.measure): fewer for comparison in comparisons if METRICS[comparison.measure.name].is_per_item and fewer is not None
     }
     verdicts = judge(arms.policy, comparisons, treatments, arms.control or "", doubtful)
     within = within_gate_margin(
@@ -59,7 +61,7 @@ def _most_favourable(measure: Measure, interval: Interval) -> float | None:
 
 
 def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str, Verdict], within: Collection[str]) -> MeasureReport:
-    name = measure_text(report.metric, report.k)
+    name = metric_text(report.metric, report.k)
     is_within = name in within if report.paging and name in verdicts else None
     verdict, upper = broken or verdicts.get(name, report.verdict), report.judged_lift_upper
     if verdict is not None and verdict.word == "regressed" and report.lift is None:  # from 0 on, a rise is above any relative limit

@@ -52,7 +52,8 @@ from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.signs import IN_BOTH_ARMS_MIN, ListSigns, list_signs, strata_warning, uneven_shares
 from streammetrics.experiments.stored import NO_REACTIONS, StoredSums
-from streammetrics.statistics.measures import USERS_AT, measure_text
+from streammetrics.metrics.names import metric_text
+from streammetrics.statistics.measures import USERS_AT
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning, Words, advice, join, measure_name, named, say
 from streammetrics.words.times import HOUR_MS, minute_text
@@ -133,7 +134,7 @@ def change_warning(arms: Arms, variant: VariantReport) -> DataWarning | None:
         or changed_measure.change.since.lift is None
     ):
         return None
-    measure = arms.measures.named(measure_text(changed_measure.metric, changed_measure.k))
+    measure = arms.measures.named(metric_text(changed_measure.metric, changed_measure.k))
     changed = change_words(measure, changed_measure.change.before.lift, changed_measure.change.since.lift, changed_measure.change.at_ms)
     said = say("{variant} on {measure}: {changed}", variant=named(variant.variant), measure=measure_name(str(measure)), changed=changed)
     setting = arms.policy.settings_text(arms.stored.experiment, {"start": changed_measure.change.at_ms})

@@ -36,6 +36,7 @@ from typing import Final, NamedTuple
 from streammetrics.experiments.hours import OTHER_VALUES
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import NO_REACTIONS, Reactions, StoredSums
+from streammetrics.metrics.records import METRICS
 from streammetrics.statistics.estimates import effective_users
 from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.words.names import name_order
@@ -88,7 +89,7 @@ class LikeLists(NamedTuple):
 
 
 class ListSigns(NamedTuple):
-    """The signs of a treatment. fewer_items: why its item_hit_rate may not be called improved; None if it may."""
+    """The signs of a treatment. fewer_items: why a metric per item may not be called improved; None if it may."""
 
     warnings: tuple[DataWarning, ...] = ()
     fewer_items: str | None = None
@@ -97,9 +98,8 @@ class ListSigns(NamedTuple):
 def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
     warnings, fewer, (treatment, control, by_user) = list[DataWarning](), None, lists
-    by_items = max(
-        (measure for measure in measures if measure.name == "item_hit_rate"), key=lambda measure: measure.k or math.inf, default=None
-    )
+    per_item = (measure for measure in measures if METRICS[measure.name].is_per_item)
+    by_items = max(per_item, key=lambda measure: measure.k or math.inf, default=None)
     by_lists = next((measure for measure in measures if measure.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
         items = _of_days(lists, lambda moments: _items_per_list(measures, by_items, by_lists, moments))

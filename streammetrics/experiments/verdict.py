@@ -34,9 +34,10 @@ from streammetrics.experiments.cell_estimates import ChangedEffect
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.measure_words import change_words, interval_words, lift_words, means_words
 from streammetrics.experiments.policy import Policy
+from streammetrics.metrics.names import metric_text
 from streammetrics.metrics.records import METRICS
 from streammetrics.statistics.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
-from streammetrics.statistics.measures import Measure, measure_text
+from streammetrics.statistics.measures import Measure
 from streammetrics.statistics.sequence import MeasureScale, Mixture
 from streammetrics.words.numbers import confidence, percent
 from streammetrics.words.sentences import Part, ReasonedWord, Words, join, named, say
@@ -264,7 +265,7 @@ def _pairs(policy: Policy, measures: Mapping[str, Measure]) -> Iterator[tuple[st
     deciding = [name for name in policy.paging if name in measures]
     for at, one in enumerate(deciding):
         yield from ((one, other) for other in deciding[at + 1 :])
-        gain = measure_text(GAINS.get(measures[one].name, ""), measures[one].k)
+        gain = metric_text(GAINS.get(measures[one].name, ""), measures[one].k)
         if gain in measures and gain not in deciding:
             yield one, gain
 

@@ -72,7 +72,16 @@ class Metric:
         return METRICS[self.name]
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.k}" if self.k else self.name
+        return metric_text(self.name, self.k)
+
+
+def metric_text(name: str, k: int) -> str:
+    """The text of a metric, also of one that only experiments measure. Without a cut-off, k = 0.
+
+    >>> metric_text("user_hit_rate", 10), metric_text("r_precision", 0)
+    ('user_hit_rate@10', 'r_precision')
+    """
+    return f"{name}@{k}" if k else name
 
 
 def parse_metric(text: str) -> Metric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -19,7 +19,7 @@ from streammetrics.metrics.names import (
     columns_of,
     parse_metric,
 )
-from streammetrics.metrics.records import METRICS, VALUE_BITS
+from streammetrics.metrics.records import METRICS
 from streammetrics.metrics.spec import Gain, Spec
 from streammetrics.metrics.units import (
     AP_BITS,
@@ -99,19 +99,10 @@ class ScoringPlan:
         return persistence_units(self.spec.rbp_persistence, self.depth)
 
     @cached_property
-    def by_first_rank(self) -> Mapping[str, Ints]:
-        """The values of mrr and hit_rate by the rank of the first relevant item, 0..depth + 1 (0: none).
-
-        Per family int64, shape (cutoffs, depth + 2), in units of a value.
-        """
+    def reciprocals(self) -> Ints:
+        """1 / rank for the ranks 0..depth + 1, in units of a value. Rank 0 stands for none and has 0: shape (depth + 2,)."""
         ranks = np.arange(self.depth + 2)
-        value_of = {
-            "mrr": np.rint(VALUE_ONE / ranks.clip(1)).astype(np.int64),
-            "hit_rate": np.full(ranks.size, 1 << VALUE_BITS),
-        }
-        return {
-            family.name: value_of[family.name] * ((ranks > 0) & (ranks <= family.ks)) for family in self.families if family.name in value_of
-        }
+        return np.rint(VALUE_ONE / ranks.clip(1)).astype(np.int64) * (ranks > 0)
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
@@ -163,8 +154,8 @@ class ScoringPlan:
         return {gain: gain_units(gain, units, self.threshold_units) for gain in self.gains}
 
     def satisfactions(self, units: Ints) -> Floats:
-        """The probability that each grade (in units) satisfies the user; zeros if `err` is not requested."""
-        if not any(metric.name == "err" for metric in self.metrics):
+        """The probability that each grade (in units) satisfies the user; zeros if no metric sums it."""
+        if not any(metric.record.gain == "satisfaction" for metric in self.metrics):
             return np.zeros(units.size)
         return satisfaction(self.spec.err_grade_max, units)
 
@@ -176,7 +167,11 @@ def gain_of(name: str, spec: Spec) -> Gain:
 
 def discounted_gains(metrics: Iterable[Metric], spec: Spec) -> tuple[Gain, ...]:
     """The distinct gains of the metrics that need discounted sums."""
-    return tuple(dict.fromkeys(gain_of(metric.name, spec) for metric in metrics if metric.record.gain))
+    return tuple(dict.fromkeys(gain_of(metric.name, spec) for metric in metrics if _sums_discounted(metric)))
+
+
+def _sums_discounted(metric: Metric) -> bool:
+    return metric.record.gain is not None and metric.record.is_discounted
 
 
 def depth_of(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> int:
@@ -214,8 +209,9 @@ def _check_cutoffs(metrics: Iterable[Metric], spec: Spec) -> None:
     for metric in metrics:
         if metric.k == 0 and metric.record.plain_gain and spec.ideal == "full":
             raise MetricError("metric", f"got {metric} with spec field ideal 'full', which is k items; allowed is a cut-off: {metric}@10")
-        if metric.k == 0 and metric.name == "map" and spec.ap_denominator == "k":
-            raise MetricError("metric", "got map with spec field ap_denominator 'k'; allowed is a cut-off: map@10")
+        for field in metric.record.settings:
+            if metric.k == 0 and getattr(spec, field) == "k":
+                raise MetricError("metric", f"got {metric} with spec field {field} 'k'; allowed is a cut-off: {metric}@10")
 
 
 def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
@@ -239,11 +235,12 @@ def grade_limit(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> floa
     """
     needs: dict[Gain, int] = {}
     for metric in metrics:
-        if metric.record.gain:
+        if _sums_discounted(metric):
             gain = gain_of(metric.name, spec)
             needs[gain] = max(needs.get(gain, 0), depth_of((metric,), spec, items_max))
     discounted = {gain: sum(discount_units(spec.discount, depth).tolist()) for gain, depth in needs.items()}
-    plain = max((depth_of((metric,), spec, items_max) for metric in metrics if metric.name == "cg"), default=0)
+    undiscounted = [metric for metric in metrics if metric.record.gain == "spec" and not metric.record.is_discounted]
+    plain = max((depth_of((metric,), spec, items_max) for metric in undiscounted), default=0)
     normalised = discounted_gains((metric for metric in metrics if metric.record.plain_gain), spec) if spec.ideal == "full" else ()
 
     def fits(grade: int) -> bool:
@@ -253,7 +250,7 @@ def grade_limit(metrics: tuple[Metric, ...], spec: Spec, items_max: int) -> floa
 
     bound = len(spec.gain) - 1 if isinstance(spec.gain, tuple) else 1 << (62 - GRADE_BITS)
     limit: float = _largest(fits, bound)
-    return min(limit, spec.err_grade_max) if any(metric.name == "err" for metric in metrics) else limit
+    return min(limit, spec.err_grade_max) if any(metric.record.gain == "satisfaction" for metric in metrics) else limit
 
 
 def _gain_of_whole(gain: Gain, grade: int) -> int:

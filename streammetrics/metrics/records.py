@@ -6,7 +6,7 @@ All that names metrics reads these records. The formula of a judged metric is in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -38,13 +38,15 @@ class MetricRecord:
     ceiling: the greatest value of a list, or of an item shown; None if there is no bound. The least is 0.
     lower_is_better: whether it gets better when it falls.
     is_streamed: whether the stream computes it. All judged metrics can be computed offline.
-    gain: the gain of which it needs discounted sums: that of the Spec, or `exp2`.
+    gain: what it sums of the grades: the gain of the Spec, the gain `exp2`, or the chance that an item satisfies the user
+        (`satisfaction`). None if it asks only which items are relevant.
+    is_discounted: whether what it sums is weighted by the discount.
     plain_gain: of a normalised metric, the metric that it normalises. A verdict checks each against the other.
     of_users: the share of users with at least one, if its value is 0 or 1 for a list.
     counted: what there is more or less of, in a sentence about a lift. Without it the metric is higher or lower.
     is_headline: whether a report shows it first, in the order of the records.
     rank_place: of a metric whose value at a cut-off is a sum over ranks, its place by nearness to ndcg, from 1.
-    settings: those of its section without which it has no value.
+    settings: those of its section that it is computed with. Of a judged metric: the fields of its Spec that few metrics have.
     """
 
     kind: MetricKind = "judged"
@@ -56,13 +58,19 @@ class MetricRecord:
     ceiling: int | None = 1
     lower_is_better: bool = False
     is_streamed: bool = True
-    gain: Literal["spec", "exp2"] | None = None
+    gain: Literal["spec", "exp2", "satisfaction"] | None = None
+    is_discounted: bool = True
     plain_gain: str = ""
     of_users: str = ""
     counted: str = ""
     is_headline: bool = False
     rank_place: int = 0
     settings: tuple[str, ...] = ()
+
+    @property
+    def is_per_item(self) -> bool:
+        """Whether it is divided by the items shown, so that it rises when a list shows fewer."""
+        return "places" in self.columns
 
 
 METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
@@ -93,7 +101,15 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             gain="spec",
             rank_place=1,
         ),
-        "cg": MetricRecord(cutoff="optional", label="CG", help="Cumulative gain at k", scale_bits=SUM_BITS, ceiling=None),
+        "cg": MetricRecord(
+            cutoff="optional",
+            label="CG",
+            help="Cumulative gain at k",
+            scale_bits=SUM_BITS,
+            ceiling=None,
+            gain="spec",
+            is_discounted=False,
+        ),
         "mrr": MetricRecord(
             cutoff="optional",
             label="MRR",
@@ -125,6 +141,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="Precision",
             help="Precision at k: relevant items among the first k / k",
             scale_bits=VALUE_BITS,
+            settings=("precision_denominator",),
             counted="hits in the first {k}",
         ),
         "recall": MetricRecord(
@@ -132,9 +149,18 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="Recall",
             help="Recall at k: relevant items among the first k / relevant items of the list",
             scale_bits=VALUE_BITS,
+            settings=("recall_denominator",),
         ),
-        "map": MetricRecord(cutoff="optional", label="MAP", help="Average precision at k", scale_bits=VALUE_BITS),
-        "f1": MetricRecord(cutoff="required", label="F1", help="Harmonic mean of precision and recall at k", scale_bits=VALUE_BITS),
+        "map": MetricRecord(
+            cutoff="optional", label="MAP", help="Average precision at k", scale_bits=VALUE_BITS, settings=("ap_denominator",)
+        ),
+        "f1": MetricRecord(
+            cutoff="required",
+            label="F1",
+            help="Harmonic mean of precision and recall at k",
+            scale_bits=VALUE_BITS,
+            settings=("precision_denominator", "recall_denominator"),
+        ),
         "r_precision": MetricRecord(
             cutoff="none",
             label="R-precision",
@@ -146,9 +172,16 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="RBP",
             help="Rank-biased precision at k, with the persistence metrics.rbp_persistence",
             scale_bits=VALUE_BITS,
+            settings=("rbp_persistence",),
         ),
         "err": MetricRecord(
-            cutoff="optional", label="ERR", help="Expected reciprocal rank at k, on the scale metrics.err_grade_max", scale_bits=VALUE_BITS
+            cutoff="optional",
+            label="ERR",
+            help="Expected reciprocal rank at k, on the scale metrics.err_grade_max",
+            scale_bits=VALUE_BITS,
+            gain="satisfaction",
+            is_discounted=False,
+            settings=("err_grade_max",),
         ),
         "dcg_exp": MetricRecord(
             cutoff="optional",
@@ -176,6 +209,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="Share of first clicks",
             help="Share of first clicks at rank k or better, of lists with a click",
             columns=_RATIO,
+            settings=("click_ranks",),
         ),
         "first_click_rank": MetricRecord(
             kind="engagement",
@@ -227,6 +261,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             cutoff="none",
             label="Satisfied rate",
             help="Share of lists with an item of engagement.satisfied_grade or above",
+            settings=("satisfied_grade",),
         ),
         "reformulation_rate": MetricRecord(
             kind="engagement",
@@ -234,6 +269,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             label="Reformulation rate",
             help="Share of lists without a grade above 0 that another list follows within engagement.reformulation_ms",
             lower_is_better=True,
+            settings=("reformulation_ms",),
         ),
         "lists_per_session": MetricRecord(
             kind="engagement",
@@ -244,7 +280,12 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             ceiling=None,
         ),
         "purchases_per_list": MetricRecord(
-            kind="engagement", cutoff="none", label="Purchases per list", help="Purchased items per list", ceiling=None
+            kind="engagement",
+            cutoff="none",
+            label="Purchases per list",
+            help="Purchased items per list",
+            ceiling=None,
+            settings=("purchases",),
         ),
         "value_per_list": MetricRecord(
             kind="engagement",
@@ -253,6 +294,7 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
             help="Value of the purchased items per list",
             scale_bits=PURCHASE_BITS,
             ceiling=None,
+            settings=("purchases",),
         ),
         "diversity": MetricRecord(
             kind="assessment",
@@ -316,3 +358,12 @@ METRICS: Final[Mapping[str, MetricRecord]] = MappingProxyType(
     }
 )
 """The records by name, in display order."""
+
+
+def depends_on(names: Iterable[str], setting: str) -> bool:
+    """Return whether one of these metrics is computed with this setting.
+
+    >>> depends_on(["ndcg", "err"], "err_grade_max"), depends_on(["ndcg"], "err_grade_max")
+    (True, False)
+    """
+    return any(setting in METRICS[name].settings for name in names)

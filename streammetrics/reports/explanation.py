@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
 from streammetrics.metrics import TallyLayout
+from streammetrics.metrics.names import metric_text
 from streammetrics.reports.explanation_values import (
     Explanation,
     Onset,
@@ -43,7 +44,6 @@ from streammetrics.statistics.contributions import (
     rank_contributions,
 )
 from streammetrics.statistics.estimates import Estimate, fieller_interval
-from streammetrics.statistics.measures import measure_text
 from streammetrics.statistics.onset import change_point
 from streammetrics.windows.panes import Group
 from streammetrics.words.names import in_order, name_order
@@ -84,7 +84,7 @@ def _cases(report: Report, recent: RecentLists) -> Iterator[_Case]:
             for measure in variant.measures:
                 key = measure.metric, measure.k
                 against = next((other for other in control.measures if (other.metric, other.k) == key), None)
-                name = measure_text(measure.metric, measure.k)
+                name = metric_text(measure.metric, measure.k)
                 if measure.paging and name in places and against is not None:
                     spreads = _spread(measure, variant), _spread(against, control)
                     if spreads[0] is not None and spreads[1] is not None:
@@ -235,7 +235,7 @@ def _with_name(value: SegmentValue, named: NamedValue | None) -> SegmentValue:
 def _onset(recent: RecentLists, case: _Case) -> Onset | None:
     """Return when the difference changed; None if it cannot be told. Short spans are joined until both arms have LISTS_MIN lists."""
     name, control = case.experiment.experiment, case.experiment.control or ""
-    at = 1 + 2 * list(recent.measures[name]).index(measure_text(case.measure.metric, case.measure.k))
+    at = 1 + 2 * list(recent.measures[name]).index(metric_text(case.measure.metric, case.measure.k))
     ends, differences, variances = [], [], []
     sums = [[0, 0, 0], [0, 0, 0]]
     for span in recent.spans:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from streammetrics.statistics.measures import measure_text
+from streammetrics.metrics.names import metric_text
 from streammetrics.words.numbers import percent
 from streammetrics.words.sentences import Part, Words, join, measure_name, named, say
 from streammetrics.words.times import minute_text
@@ -204,7 +204,7 @@ def _ranks(explanation: Explanation, direction: str) -> Iterator[Words]:
     runs = [(end - start, -sum(parts[start:end]), start) for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)]
     length, share, start = min(run for run in runs if -run[1] >= MOST)
     ranks = RankContribution(explanation.ranks[start].first, explanation.ranks[start + length - 1].last, 0.0)
-    metric = measure_name(measure_text(explanation.ranks_of or "", explanation.ranks[-1].last))
+    metric = measure_name(metric_text(explanation.ranks_of or "", explanation.ranks[-1].last))
     if length == len(parts):
         return
     others = "" if -share <= 1 else f": the other ranks {'rose' if direction == 'drop' else 'fell'}"

@@ -17,6 +17,7 @@ import msgspec
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.experiment_report import SINCE_START, worst_first
 from streammetrics.metrics import TallyLayout
+from streammetrics.metrics.names import metric_text
 from streammetrics.metrics.records import METRICS
 from streammetrics.reports.data_warnings import UnknownName
 from streammetrics.reports.explanation import explanations
@@ -264,8 +265,8 @@ def user_windows_of(windows: Iterable[UniqueUserWindow]) -> tuple[UserWindow, ..
                     experiment=counts.arm[0],
                     variant=counts.arm[1],
                     users=counts.users,
-                    users_with_hit={f"user_hit_rate@{k}": users for k, users in counts.users_with_hit.items()},
-                    values={f"user_hit_rate@{k}": rate for k, rate in counts.hit_rates.items()},
+                    users_with_hit={metric_text("user_hit_rate", k): users for k, users in counts.users_with_hit.items()},
+                    values={metric_text("user_hit_rate", k): rate for k, rate in counts.hit_rates.items()},
                 )
                 for counts in sorted(window.arms, key=lambda counts: group_order(counts.arm))
             ),

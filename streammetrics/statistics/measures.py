@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.errors import ExperimentError
-from streammetrics.metrics.names import Column
+from streammetrics.metrics.names import Column, metric_text
 from streammetrics.metrics.records import METRICS
 
 MeasureKind: TypeAlias = Literal["mean", "ratio", "users"]
@@ -55,16 +55,7 @@ class Measure:
     ceiling: int | None = 1
 
     def __str__(self) -> str:
-        return measure_text(self.name, self.k)
-
-
-def measure_text(metric: str, k: int) -> str:
-    """The name of a measure, such as `ndcg@10`. A metric without a cut-off has k = 0.
-
-    >>> measure_text("ndcg", 10), measure_text("r_precision", 0)
-    ('ndcg@10', 'r_precision')
-    """
-    return f"{metric}@{k}" if k else metric
+        return metric_text(self.name, self.k)
 
 
 @dataclass(frozen=True, slots=True)

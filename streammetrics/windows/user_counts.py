@@ -117,7 +117,7 @@ class UserCountLayout:
     """The kinds of occurrences: seen, and a hit for each cut-off of hit_rate among the metrics."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.cutoffs = sorted({metric.k for metric in scorer.metrics if metric.name == "hit_rate" and metric.k is not None}, reverse=True)
+        self.cutoffs = sorted({metric.k for metric in scorer.metrics if metric.record.of_users}, reverse=True)
         self.kinds = 1 + len(self.cutoffs)
         self._relevant = scorer.spec.relevance_threshold
         self._kind_of_position = [sum(position < k for k in self.cutoffs) for position in range(max(self.cutoffs, default=0))]

@@ -13,6 +13,7 @@ from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.events.json_text import JsonError, decode_json
 from streammetrics.metrics import MetricError
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
+from streammetrics.metrics.records import depends_on
 
 ITEMS_MAX: Final = 5_000_000
 """Most items of a catalogue. It bounds the memory of each process: a few hundred bytes an item."""
@@ -55,7 +56,7 @@ def read_catalogue(assessment: AssessmentSettings) -> ItemCatalogue:
         raise _problem(path, str(error)) from error
     except (OSError, SourceError) as error:
         raise _problem(path, f"cannot be read: {error}") from error
-    if "popularity_share" in assessment.names and not catalogue.interactions:
+    if depends_on(assessment.names, "interactions_field") and not catalogue.interactions:
         raise _problem(path, f"has no interactions in {assessment.interactions_field!r}")
     return catalogue
 

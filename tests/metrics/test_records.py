@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
-from streammetrics.metrics import ALL_METRIC_NAMES, Metric, Scorer
+from streammetrics.config.metrics import AssessmentSettings, EngagementSettings
+from streammetrics.metrics import ALL_METRIC_NAMES, Metric, Scorer, Spec
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 from streammetrics.metrics.engagement import EngagementFacts, EngagementLayout
 from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, ENGAGEMENT_NAMES
@@ -55,6 +56,16 @@ def test_metrics_that_a_record_names_have_records() -> None:
     names = {name for record in METRICS.values() for name in (record.plain_gain, record.of_users) if name}
     assert names == {"dcg", "dcg_exp", "user_hit_rate"}
     assert names <= METRICS.keys()
+
+
+@for_each([name for name, record in METRICS.items() if record.settings])
+def test_settings_that_a_record_names_exist(name: str) -> None:
+    sections = {
+        "judged": Spec.__dataclass_fields__,
+        "engagement": EngagementSettings.model_fields,
+        "assessment": AssessmentSettings.model_fields,
+    }
+    assert set(METRICS[name].settings) <= sections[METRICS[name].kind].keys()
 
 
 def test_places_by_rank_are_different() -> None:

@@ -23,9 +23,9 @@ from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START
+from streammetrics.metrics.names import metric_text
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import users_per_hour
-from streammetrics.statistics.measures import measure_text
 from streammetrics.statistics.planning import Assumptions, PlannedWord, VerdictRules, detectable_lift
 from streammetrics.statistics.planning import plan as planned
 from streammetrics.wiring.logs import configure_quiet_logs
@@ -95,7 +95,7 @@ def _of_experiment(settings: Settings, options: PlanOptions, experiment: Experim
     measure, users = control_measure
     assert measure.error is not None
     assumed = Assumptions(variation=measure.error * math.sqrt(users) / measure.mean, share=options.share, min_users=min_users, rules=rules)
-    return _planned(assumed, options, per_day, measure_text(measure.metric, measure.k), experiment)
+    return _planned(assumed, options, per_day, metric_text(measure.metric, measure.k), experiment)
 
 
 def _rules(settings: Settings, options: PlanOptions, name: str, experiment: ExperimentReport | None = None) -> tuple[VerdictRules, int]:
@@ -119,7 +119,7 @@ def _control_measure(experiment: ExperimentReport, metric: str | None) -> tuple[
     control = next((variant for variant in experiment.variants if variant.variant == experiment.control), None)
     if control is None:
         raise StreammetricsError(f"experiment {experiment.experiment!r} has no control; use --variation, or set its control")
-    names = [measure_text(measure.metric, measure.k) for measure in control.measures]
+    names = [metric_text(measure.metric, measure.k) for measure in control.measures]
     if metric is not None and names and metric not in names:
         raise ConfigError([Problem("--metric", metric, f"must be one of {', '.join(names)}")])
     for measure, name in zip(control.measures, names, strict=True):

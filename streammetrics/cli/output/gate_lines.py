@@ -11,8 +11,8 @@ from streammetrics.cli.output.report_reader import SCOPE_WORDS, interval_text, l
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments.gate import GateWord
+from streammetrics.metrics.names import metric_text
 from streammetrics.reports.verdict_lines import GateAnswer, VerdictLine
-from streammetrics.statistics.measures import measure_text
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted
 from streammetrics.words.times import minute_text, span_text
@@ -86,7 +86,7 @@ def _table(answer: GateAnswer) -> Iterable[str]:
 
 def _cells(line: VerdictLine, answer: GateAnswer) -> tuple[str, ...]:
     """The users of a treatment and of the control, and its deciding measure with the lift, the interval and the verdict."""
-    measure = "-" if line.metric is None else measure_text(line.metric, line.k or 0)
+    measure = "-" if line.metric is None else metric_text(line.metric, line.k or 0)
     lift = lift_text(line.lift), interval_text(line.lift_lower, line.lift_upper)
     return f"{line.users:,}", f"{answer.control_users:,}", measure, *lift, line.verdict or "-"
 

@@ -15,8 +15,8 @@ from rich.text import Text
 from streammetrics.cli.output.report_reader import lift_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
+from streammetrics.metrics.names import metric_text
 from streammetrics.reports.outlook import needed_words
-from streammetrics.statistics.measures import measure_text
 from streammetrics.statistics.planning import Assumptions, PlannedUsers, PlannedWord
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import percent
@@ -81,7 +81,7 @@ def _needed(experiment: ExperimentReport) -> Iterator[RenderableType]:
     yield Text.assemble((fit(experiment.experiment), "bold"), fit(f" · {experiment.verdict.word}"))
     for variant in experiment.variants:
         for needed in variant.needed:
-            yield Text(fit(f"  {variant.variant} {needed_words(needed)} ({measure_text(needed.metric, needed.k)})"))
+            yield Text(fit(f"  {variant.variant} {needed_words(needed)} ({metric_text(needed.metric, needed.k)})"))
 
 
 def _assumptions(plan: ExperimentPlan, assumed: Assumptions) -> Iterator[str]:

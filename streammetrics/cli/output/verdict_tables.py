@@ -21,11 +21,11 @@ from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START, worst_first
 from streammetrics.experiments.verdict import Verdict, Word
+from streammetrics.metrics.names import metric_text
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import headline_measures
 from streammetrics.reports.outlook import needed_sentences
 from streammetrics.reports.verdict_lines import ends_ms, further_warnings
-from streammetrics.statistics.measures import measure_text
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.times import minute_text
@@ -153,7 +153,7 @@ def _measures(experiment: ExperimentReport, chosen: tuple[tuple[str, int], ...] 
         interval = interval_text(measure.lift_lower, measure.lift_upper)
         mean = number(of_control.get((measure.metric, measure.k)))
         table.add_row(
-            measure_text(measure.metric, measure.k), variant, mean, number(measure.mean), lift_text(measure.lift), interval, verdict
+            metric_text(measure.metric, measure.k), variant, mean, number(measure.mean), lift_text(measure.lift), interval, verdict
         )
     return table
 
@@ -181,7 +181,7 @@ def _reduced(experiment: ExperimentReport, chosen: tuple[tuple[str, int], ...] |
                 interval,
                 percent(measure.reduced.variance_reduction),
             )
-            table.add_row(fit(measure_text(measure.metric, measure.k)), Text(fit(variant)), *numbers)
+            table.add_row(fit(metric_text(measure.metric, measure.k)), Text(fit(variant)), *numbers)
     return table
 
 
@@ -221,7 +221,7 @@ def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation])
             unknown.append(about[0])
         for explanation in explained[:1]:
             when = f"exploratory, lists from {minute_text(explanation.from_ms)} to {minute_text(explanation.end_ms)}"
-            measure = measure_text(explanation.metric, explanation.k)
+            measure = metric_text(explanation.metric, explanation.k)
             yield Text(fit(f"why {explanation.variant} ({measure}; {when}): {'; '.join(explanation.summary)}"))
     if unknown:
         yield Text(fit(f"why {', '.join(explanation.variant for explanation in unknown)}: {unknown[0].unknown}"))
@@ -230,13 +230,13 @@ def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation])
 def contribution_tables(explanations: Sequence[Explanation]) -> Iterator[RenderableType]:
     """Yield the contributions of all explanations, by segment value and by rank."""
     for explanation in explanations:
-        arms, measure = f"{explanation.variant} against {explanation.against}", measure_text(explanation.metric, explanation.k)
+        arms, measure = f"{explanation.variant} against {explanation.against}", metric_text(explanation.metric, explanation.k)
         title = f"{arms}, {measure}: {explanation.difference:+.4f} (exploratory)"
         if explanation.segments:
             yield Text(fit(f"contributions by segment value, {title}"))
             yield _segments(explanation)
         if explanation.ranks:
-            measure = f"{explanation.ranks_of}@{explanation.ranks[-1].last}"
+            measure = metric_text(explanation.ranks_of or "", explanation.ranks[-1].last)
             yield Text(fit(f"contributions by rank, {explanation.variant} against {explanation.against}, {measure} (exploratory)"))
             yield _ranks(explanation)
 

@@ -15,10 +15,10 @@ from math import nan
 from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.experiments import ExperimentReport
+from streammetrics.metrics.names import metric_text
 from streammetrics.reports.builder import EARLIER_MAX, GROUPS_MAX
 from streammetrics.reports.published import ApiValue
 from streammetrics.reports.report import Report
-from streammetrics.statistics.measures import measure_text
 from streammetrics.windows.panes import Group, GroupValues, Window, WindowView
 
 POINTS_MAX = EARLIER_MAX
@@ -276,7 +276,7 @@ def _measure_lines(experiment: ExperimentReport) -> Iterator[tuple[Hashable, arr
     for variant in experiment.variants:
         for measure in variant.measures:
             values = (measure.mean, measure.error, measure.lift, measure.lift_lower, measure.lift_upper)
-            name = _MeasuredVariant(variant.variant, measure_text(measure.metric, measure.k))
+            name = _MeasuredVariant(variant.variant, metric_text(measure.metric, measure.k))
             yield name, array("d", (nan if value is None else value for value in values))
 
 

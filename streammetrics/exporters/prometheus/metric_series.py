@@ -50,7 +50,7 @@ def value_gauges() -> Iterator[Series]:
 def _how(record: MetricRecord) -> str:
     if record.kind != "judged":
         return "Over"
-    return "Ratio of sums over" if "places" in record.columns else "Mean over"
+    return "Ratio of sums over" if record.is_per_item else "Mean over"
 
 
 def column_counters() -> Iterator[Series]:

@@ -51,9 +51,14 @@ def _cg(facts: ListFacts, family: Family) -> Numbers:
     return shift_half_even(_rows(facts.gain_sums, family), GRADE_BITS - SUM_BITS)
 
 
-def _by_first_rank(facts: ListFacts, family: Family) -> Numbers:
-    """mrr: 1 / first relevant rank if that is <= k (Voorhees 1999). hit_rate: 1 if it is <= k (Deshpande and Karypis 2004)."""
-    return facts.plan.by_first_rank[family.name].take(facts.first_rank, axis=1)
+def _mrr(facts: ListFacts, family: Family) -> Numbers:
+    """1 / first relevant rank if that is <= k (Voorhees 1999)."""
+    return facts.plan.reciprocals.take(facts.first_rank) * (facts.first_rank <= family.ks)
+
+
+def _hit_rate(facts: ListFacts, family: Family) -> Numbers:
+    """1 if the first relevant rank is <= k (Deshpande and Karypis 2004)."""
+    return (np.minimum(facts.first_rank, 1) << VALUE_BITS) * (facts.first_rank <= family.ks)
 
 
 def _item_hits(facts: ListFacts, family: Family) -> Numbers:
@@ -125,8 +130,8 @@ FORMULAS: Final[Mapping[str, Formula]] = {
     "dcg": _dcg,
     "dcg_exp": _dcg,
     "cg": _cg,
-    "mrr": _by_first_rank,
-    "hit_rate": _by_first_rank,
+    "mrr": _mrr,
+    "hit_rate": _hit_rate,
     "item_hit_rate": _item_hits,
     "precision": _precision,
     "recall": _recall,
@@ -160,7 +165,7 @@ def defined(facts: ListFacts) -> Bools:
         name, k, record = column.metric.name, column.metric.k or WHOLE, column.metric.record
         if record.plain_gain and facts.plan.spec.ideal != "full":
             rows.append(facts.ideal[gain_of(name, facts.plan.spec)][facts.plan.cutoffs.index(k)] > 0)
-        elif name == "err":
+        elif record.gain == "satisfaction":
             rows.append(facts.graded)
         elif record.ceiling is None:
             rows.append(np.ones(facts.lengths.size, dtype=np.bool_))
