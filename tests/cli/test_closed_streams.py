@@ -27,7 +27,7 @@ def in_shell(closing: str, *words: str | Path) -> list[str]:
 def ended(closing: str, *words: str | Path) -> tuple[int, str]:
     """Run a command with `<&-` or `>&-`; return its exit code and standard error."""
     done = subprocess.run(
-        in_shell(closing, *words), stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True, timeout=60, check=False
+        in_shell(closing, *words), stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True, timeout=120, check=False
     )
     return done.returncode, done.stderr
 

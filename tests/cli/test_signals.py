@@ -58,7 +58,7 @@ def test_a_service_that_is_stopped_during_its_imports_exits_cleanly() -> None:
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, cwd=ROOT, env=environment(), text=True) as process:
         wait_until(lambda: catches(process.pid, signal.SIGTERM), what="it has a handler")
         process.terminate()
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "Traceback" not in log
     assert '"event": "stopped"' in log
@@ -82,12 +82,12 @@ with stop_on_signals() as stop:
 
 
 def test_a_first_signal_during_the_shutdown_does_not_interrupt_it() -> None:
-    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up\n", "")
 
 
 def test_a_signal_during_a_wait_sets_the_event() -> None:
-    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
 
 
@@ -106,7 +106,7 @@ with BLOCK():
 
 @pytest.mark.parametrize("block", [stop_on_signals, interrupt_on_signals])
 def test_the_second_signal_ends_the_process_at_once(block: Callable[[], object]) -> None:
-    done = subprocess.run([sys.executable, "-c", TWICE.replace("BLOCK", block.__name__)], cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", TWICE.replace("BLOCK", block.__name__)], cwd=ROOT, timeout=120, check=False)
     assert done.returncode == 128 + signal.SIGTERM
 
 

@@ -54,7 +54,7 @@ def test_the_health_check_passes_while_the_process_serves_and_fails_when_it_is_g
     with started("demo", "--seconds", "60", "--port", str(port)) as demo:
         wait_until(healthy, what="the health check passes")
         demo.terminate()
-        demo.communicate(timeout=30)
+        demo.communicate(timeout=120)
     assert not healthy()
 
 

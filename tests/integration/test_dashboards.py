@@ -204,7 +204,7 @@ def test_process_series_are_added_up_and_committed_state_is_not(shown: Scene) ->
 def test_means_over_the_time_range_cover_its_lists(shown: Scene) -> None:
     """Check orders that hold for every list: cg > dcg, and hit_rate > mrr, precision and item_hit_rate."""
     came = 'increase(streammetrics_final_lists_total{job="streammetrics", variant!=""}[1m])'
-    shown.prometheus.wait_for(came, lambda found: len(found) == 2 and all(sample.value > 100 for sample in found), deadline_seconds=60)
+    shown.prometheus.wait_for(came, lambda found: len(found) == 2 and all(sample.value > 100 for sample in found))
     query = panel("ranking", "$metric over the selected time range")["A"]
     means = {metric: answer(shown, query, {**CHOSEN, "__range": "1m", "metric": metric}) for metric in METRIC_NAMES}
     arms = {("10", "control"), ("10", "treatment")}

@@ -45,7 +45,7 @@ def test_lists_get_the_variants_of_exposures_exactly_and_after_a_kill(kafka_brok
     pipeline = Pipeline(kafka_broker, redis_url, "exposed", ["impressions", "feedback", "exposures"], join=JOIN, exposures=exposures)
     send(pipeline, start_ms())
     with pipeline.service() as killed:
-        wait_until(lambda: pipeline.committed() > 300, what="some records are committed", deadline_seconds=120)
+        wait_until(lambda: pipeline.committed() > 300, what="some records are committed")
         killed.signal(signal.SIGKILL)
     with pipeline.service() as service:
         truth = pipeline.assert_exact()

@@ -121,13 +121,13 @@ def wait_until_all_are_owned(*services: Service) -> None:
         tasks = [owned(service) for service in services]
         return all(tasks) and sum(map(len, tasks)) == len(set().union(*tasks)) == PARTITIONS
 
-    wait_until(shared, what=f"{len(services)} processes share {PARTITIONS} tasks", deadline_seconds=60)
+    wait_until(shared, what=f"{len(services)} processes share {PARTITIONS} tasks")
 
 
 def wait_for_commits(pipeline: Pipeline, records: int) -> None:
     """Wait until so many more records are behind the committed offsets."""
     target = pipeline.committed() + records
-    wait_until(lambda: pipeline.committed() >= target, what=f"{records} more records are committed", deadline_seconds=60)
+    wait_until(lambda: pipeline.committed() >= target, what=f"{records} more records are committed")
 
 
 def commits(service: Service, status: str) -> float:
@@ -380,7 +380,7 @@ def test_a_primary_of_a_cluster_that_is_away_holds_up_its_own_tasks_only(kafka_b
                 node.kill() if how == "killed" else node.hang()
                 wait_until(lambda: says(service, "/readyz", "store: "), what="/readyz names the store")
                 before = committed()
-                wait_until(lambda: committed() >= before + 300, what="the other tasks go on", deadline_seconds=30)
+                wait_until(lambda: committed() >= before + 300, what="the other tasks go on")
                 node.start() if how == "killed" else node.resume()
                 service.wait_ready()
             assert_same_process(service)

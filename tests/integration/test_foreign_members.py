@@ -53,7 +53,7 @@ def test_while_a_topic_is_missing_nobody_is_advised_to_change_the_group(kafka_br
                 lines.update(service.get("/readyz").text.splitlines())
             return not service.alive
 
-        wait_until(ended, what="the worker stops: a topic of its state is gone", deadline_seconds=60)
+        wait_until(ended, what="the worker stops: a topic of its state is gone")
         missing = f"worker: Kafka does not list topic {pipeline.topics[1]}, so no process can read its tasks; if it was deleted, create it"
         assert [line for line in lines if line.startswith(missing)]
         assert not [line for line in lines if "another member" in line]

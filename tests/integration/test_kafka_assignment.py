@@ -38,7 +38,7 @@ def test_a_join_that_ends_between_two_polls_is_used_by_the_next(kafka_broker: Ka
             member.turn(timeout_s=0.0)
             return member.tasks == ALL_TASKS
 
-        wait_until(joined_by_a_poll_that_does_not_wait, what="the member has its tasks", deadline_seconds=10)
+        wait_until(joined_by_a_poll_that_does_not_wait, what="the member has its tasks")
         assert generation_of(member.source) == 1
 
 

@@ -56,7 +56,7 @@ def test_a_worker_under_a_quota_stays_ready_and_logs_it(broker: KafkaBroker, red
             answers.add(service.get("/readyz"))
             return LOGGED in service.log and pipeline.committed() >= LISTS // 2
 
-        wait_until(is_logged_and_half_is_read, what="the quota is logged, and half of the lists are read", deadline_seconds=120)
+        wait_until(is_logged_and_half_is_read, what="the quota is logged, and half of the lists are read")
         assert {answer.status for answer in answers} == {200}, answers
         assert service.log.count(LOGGED) == 1
         assert "no Kafka broker answers" not in service.log

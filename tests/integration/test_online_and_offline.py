@@ -100,5 +100,5 @@ def final_panes(pipeline: Pipeline, path: Path) -> set[int]:
         path.write_bytes(b"".join(value + b"\n" for value in values))
         return {one["pane_start_ms"] for one in map(json.loads, values) if one["type"] == "pane"}
 
-    wait_until(lambda: len(arrived()) >= len(stored) - 1, what="the topic has the panes", deadline_seconds=120)
+    wait_until(lambda: len(arrived()) >= len(stored) - 1, what="the topic has the panes")
     return arrived()

@@ -108,7 +108,7 @@ def test_a_warehouse_gets_the_integers_of_the_store_through_crashes(pipeline: Pi
             for service in services:
                 service.wait_ready()
             before = read() if part else 0
-            wait_until(lambda before=before: read() > before, what="more results are sent", deadline_seconds=120)
+            wait_until(lambda before=before: read() > before, what="more results are sent")
             if part < 2:
                 for service in services:  # in the middle of the work, perhaps of a write
                     service.kill()
@@ -122,7 +122,7 @@ def test_a_warehouse_gets_the_integers_of_the_store_through_crashes(pipeline: Pi
             database.execute(READ.format(path=path))
             return set(database.execute(SUMS).fetchall()) == wanted
 
-        wait_until(arrived, what="the topic has every final pane of the store and nothing else", deadline_seconds=120)
+        wait_until(arrived, what="the topic has every final pane of the store and nothing else")
         assert len(wanted) > 2_000
         (repeated,) = database.execute(f"select (select count(*) from '{path}') - (select count(*) from newest)").fetchall()
         assert repeated[0] > 0, "two processes and two crashes repeat records"

@@ -54,7 +54,7 @@ def test_two_groups_on_one_namespace_are_named_by_both(pipeline: Pipeline) -> No
             sender.send()
             return all(CONFLICT in service.get("/readyz").text for service in (one, two))
 
-        wait_until(both_say_so, what="both workers are not ready and say why", deadline_seconds=90)
+        wait_until(both_say_so, what="both workers are not ready and say why")
         for service, own, other in ((one, "one", "two"), (two, "two", "one")):
             answer = service.get("/readyz")
             assert answer.status == 503
@@ -62,7 +62,7 @@ def test_two_groups_on_one_namespace_are_named_by_both(pipeline: Pipeline) -> No
             assert "the same kafka.group_id" in answer.text
             assert service.log_path.read_text(encoding="utf-8").count(CONFLICT) == 1
         two.stop()
-        wait_until(lambda: events_of(one) == PARTITIONS * sender.sent, what="each event counts once", deadline_seconds=60)
+        wait_until(lambda: events_of(one) == PARTITIONS * sender.sent, what="each event counts once")
 
 
 def test_a_group_changed_after_a_clean_stop_is_no_conflict(pipeline: Pipeline) -> None:

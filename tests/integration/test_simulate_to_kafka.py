@@ -85,7 +85,7 @@ def test_in_real_time_ctrl_c_ends_it_with_everything_acknowledged(kafka_broker: 
     with started("simulate", *words(kafka_broker, topic_name), "--rate", "50") as process:
         wait_until(lambda: len(consumed(kafka_broker, topic_name)[0]) > 50, what="records have come")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 0
     records = consumed(kafka_broker, topic_name)[0]
     assert said.startswith(f"streammetrics: {len(records):,} records")
@@ -98,6 +98,6 @@ def test_a_broker_that_goes_away_ends_it_with_1(kafka_broker: KafkaBroker, topic
     with started("simulate", *words(kafka_broker, topic_name), "--start", "60d") as process:
         wait_until(lambda: len(consumed(kafka_broker, topic_name)[0]) > 0, what="records have come")
         kafka_broker.kill()
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "Kafka does not accept the traffic" in said

@@ -26,7 +26,7 @@ from tests.support.real_pipeline import Pipeline
 from tests.tools.servers.kafka import KafkaBroker
 from tests.tools.servers.redis import RedisServer
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 TOPICS = ["impressions", "feedback"]
 SEVERAL_USERS = {"support_users": 5}
 

@@ -16,7 +16,7 @@ from streammetrics.cli.main import main
 from tests.support.paths import ROOT
 
 COMMAND = [sys.executable, "-m", "streammetrics"]
-SECONDS_MAX = 60
+SECONDS_MAX = 240
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:

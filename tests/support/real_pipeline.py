@@ -44,7 +44,7 @@ from tests.tools.servers.product import Product
 
 PARTITIONS = 4
 HOUR_MS = 3_600_000
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 
 class Service(Product):

@@ -249,7 +249,7 @@ def test_watching_ends_with_the_decision(report: Any, code: int) -> None:
     with rollout(views) as url, watching(url) as process:
         assert first_line(process).startswith("waiting · 205 users so far · treatment: each arm needs at least 100 users")
         views.show(report_at(now_ms(), report("rollout")))
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (code, "")
     assert out.splitlines()[1].startswith("PASS" if code == 0 else "FAIL")
 
@@ -263,7 +263,7 @@ def test_watching_survives_an_experiment_that_is_not_there_yet_and_an_outage() -
         with answering(HttpServer(views, "127.0.0.1", port)):
             assert "experiments seen: other" in first_line(process)
             views.show(report_at(now_ms(), passing("rollout")))
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=120)
     assert (process.returncode, "PASS" in out) == (0, True)
 
 
@@ -277,7 +277,7 @@ def test_an_interrupted_watch_is_no_decision() -> None:
     with rollout(gate_views()) as url, watching(url) as process:
         first_line(process)
         process.terminate()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     assert (process.returncode, "interrupted" in err) == (3, True)
 
 

@@ -263,7 +263,7 @@ def test_an_interrupted_replay_keeps_the_old_files_and_leaves_no_partial_ones(nu
         wait_until(lambda: len(list(tmp_path.glob("*.part"))) == 3, what="the replay has opened what it writes")
         wait_until(lambda: is_asleep(process), what="the replay waits for events")
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=120)
     assert process.returncode == 1
     assert stderr.endswith("streammetrics: interrupted; no partial file was written\n")
     assert report.read_text() == "former"
@@ -276,7 +276,7 @@ def test_ctrl_c_ends_a_command_without_a_loop_with_a_message(tmp_path: Path) -> 
     with started("decode", pipe) as process, pipe.open("wb"):
         wait_until(lambda: is_asleep(process), what="it waits for events")
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (1, "streammetrics: interrupted\n")
 
 

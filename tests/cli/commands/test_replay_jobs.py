@@ -80,7 +80,7 @@ def test_ctrl_c_never_reaches_the_processes_of_a_replay(tmp_path: Path) -> None:
 
         wait_until(seen, what="both processes have started")
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert all(mask >> (signal.SIGINT - 1) & 1 for mask in workers.values())
 
 

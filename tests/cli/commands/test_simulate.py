@@ -96,7 +96,7 @@ def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_pa
         wait_until(lambda: any(tmp_path.iterdir()), what="it writes")
         assert not path.exists()
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "interrupted" in said
     assert list(tmp_path.iterdir()) == []

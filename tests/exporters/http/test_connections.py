@@ -145,7 +145,7 @@ class TestSlowClients:
                     return True
                 return False
 
-            wait_until(is_dropped, what="the server drops responses for a client that reads nothing", deadline_seconds=20)
+            wait_until(is_dropped, what="the server drops responses for a client that reads nothing")
 
     def test_unread_responses_are_dropped_when_the_server_stops(
         self, views: HttpViews, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

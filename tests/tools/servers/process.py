@@ -72,7 +72,7 @@ def check_port_open(port: int, address: str = HOST) -> None:
     socket.create_connection((address, port), timeout=1).close()
 
 
-def wait_until(condition: Callable[[], bool], *, what: str, deadline_seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], *, what: str, deadline_seconds: float = 120) -> None:
     """Wait until a condition holds. Raises TimeoutError with `what` after the deadline."""
     end = time.monotonic() + deadline_seconds
     while True:

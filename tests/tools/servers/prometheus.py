@@ -127,7 +127,7 @@ class PrometheusServer(Server):
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=10) as answer:
             return json.load(answer)["data"]
 
-    def wait_for(self, promql: str, until: Callable[[list[Sample]], bool] = bool, *, deadline_seconds: float = 30) -> list[Sample]:
+    def wait_for(self, promql: str, until: Callable[[list[Sample]], bool] = bool, *, deadline_seconds: float = 120) -> list[Sample]:
         """Query until the result is acceptable (by default: not empty), and return it. Raises AssertionError with the last result."""
         end = time.monotonic() + deadline_seconds
         while not until(answer := self.query(promql)):
