@@ -37,8 +37,8 @@ from streammetrics.wiring.logs import configure_logs
 from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted
 
-DoctorCheck: TypeAlias = Callable[[], Iterator[DoctorFinding]]
-"""Yields findings. A StreammetricsError that it raises becomes a finding too."""
+DoctorCheck: TypeAlias = Callable[[], Iterable[DoctorFinding] | None]
+"""Returns its findings, or None if it only reads. A StreammetricsError that it raises becomes a finding too."""
 
 DEADLINE_SECONDS = 8.0
 LATE = DoctorFinding("fail", f"no answer within {DEADLINE_SECONDS:.0f} s", "check whether the server hangs, and the network in between")
@@ -85,7 +85,7 @@ class _RunningCheck:
 
     def _run(self, check: DoctorCheck) -> None:
         try:
-            for finding in check():
+            for finding in check() or ():
                 self._findings.put(finding)
         except ConfigError as error:
             for problem in error.problems:

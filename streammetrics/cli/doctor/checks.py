@@ -9,6 +9,7 @@ import errno
 import socket
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from streammetrics.cli.doctor.data import data_findings
@@ -139,21 +140,16 @@ def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         store.close()
 
 
-def read_verdicts(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
-    """Read the verdicts from the stored state. Yields nothing: `redis_findings` says why it cannot be read."""
+def read_verdicts(settings: Settings, context: DoctorContext) -> None:
+    """Read the verdicts from the stored state into the context. If it cannot be read, `redis_findings` says why."""
     engine = build_engine(settings, settings.kafka.topics)
-    builder, store = build_report_builder(settings, engine), RedisStore(settings.redis)
-    try:
+    builder = build_report_builder(settings, engine)
+    with closing(RedisStore(settings.redis)) as store, suppress(StreammetricsError):
         if tasks := store.partitions():
             read_committed(store, builder, tasks)
             report = builder.report(tasks)
             lines = verdict_lines([result for result in report.experiments if result.scope == SINCE_START], report.entered_ms)
             context.verdicts = {line.experiment: line for line in lines if not line.variant}
-    except StreammetricsError:
-        pass
-    finally:
-        store.close()
-    yield from ()
 
 
 def _server_findings(store: RedisStore, settings: Settings) -> Iterator[DoctorFinding]:
