@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from streammetrics.enrolment.records import Cohort, Place, PlaceSet, ScopeKey
+from streammetrics.enrolment.records import ArmSet, Cohort, RunArm, ScopeKey
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ListTargets, VariantTarget
 from streammetrics.events.model import Labels
@@ -33,12 +33,12 @@ class HourCounts:
         """Stretches that are added to the same rows: the cohort, and the hour."""
         self._stretches: list[tuple[int, int, int, int]] = []
         """The number above, the first list, the last one + 1, and the row of the user."""
-        self._newcomers: Counter[tuple[PlaceSet, int, Labels]] = Counter()
-        """New users by places whose scopes have no other list of them, hour and segments."""
-        self._arrivals: Counter[tuple[Place, int, Labels]] = Counter()
+        self._newcomers: Counter[tuple[ArmSet, int, Labels]] = Counter()
+        """New users by arms whose scopes have no other list of them, hour and segments."""
+        self._arrivals: Counter[tuple[RunArm, int, Labels]] = Counter()
         """New users of scopes, if they were not new in all scopes of a set."""
-        self._moves: Counter[tuple[str, Place, int]] = Counter()
-        """Users by the variant that they had alone until then, another place of the scope, and hour."""
+        self._moves: Counter[tuple[str, RunArm, int]] = Counter()
+        """Users by the variant that they had alone until then, another arm of the scope, and hour."""
 
     def add_lists(self, cohort: int, first: int, end: int, row: int) -> None:
         """Add lists of a user to the rows of their hours."""
@@ -52,28 +52,28 @@ class HourCounts:
             self._stretches.append((number, first, stop, row))
             first = stop
 
-    def add_newcomer(self, places: PlaceSet, others: Iterable[PlaceSet], ts: int, segments: Labels) -> None:
-        """Count a user who has the first list in some places. `others`: the sets of the user until then."""
+    def add_newcomer(self, arms: ArmSet, others: Iterable[ArmSet], ts: int, segments: Labels) -> None:
+        """Count a user who has the first list in some arms. `others`: the sets of the user until then."""
         variants: dict[ScopeKey, list[str]] = {}
         for other in others:
-            if not other.scopes.isdisjoint(places.scopes):
-                for run, day, variant in other.places:
+            if not other.scopes.isdisjoint(arms.scopes):
+                for run, day, variant in other.arms:
                     variants.setdefault((run, day), []).append(variant)
         if not variants:
-            self._newcomers[places, ts // HOUR_MS, segments] += 1
+            self._newcomers[arms, ts // HOUR_MS, segments] += 1
             return
-        for place in places.places:
-            had = variants.get(place[:2], [])
+        for arm in arms.arms:
+            had = variants.get(arm[:2], [])
             if not had:
-                self._arrivals[place, ts // HOUR_MS, segments] += 1
-            elif len(had) == 1 and place[1] == WHOLE:
-                self._moves[had[0], place, ts // HOUR_MS] += 1
+                self._arrivals[arm, ts // HOUR_MS, segments] += 1
+            elif len(had) == 1 and arm[1] == WHOLE:
+                self._moves[had[0], arm, ts // HOUR_MS] += 1
 
     def add(self, cohorts: Sequence[Cohort], sums: Ints, covariates: Ints | None, covariate_bottoms: Sequence[int] | None) -> None:
         """Add everything to the scopes.
 
         cohorts: those of the batch, by number. sums: running sums of the columns over all lists, shape (lists + 1, columns). covariates:
-        (h, x) for each measure, by row; None: no row has any. covariate_bottoms: by measure, the place of its denominator in
+        (h, x) for each measure, by row; None: no row has any. covariate_bottoms: by measure, the index of its denominator in
         (lists, *columns); None: no run has covariates.
         """
         if self._stretches:
@@ -98,7 +98,7 @@ class HourCounts:
             members.append(
                 [
                     numbers.setdefault((target, came[target.key[0]], hour), len(numbers))
-                    for target in self._targets.targets_of(cohorts[number].places)
+                    for target in self._targets.targets_of(cohorts[number].arms)
                     if (target.run.earlier is not None) is has_covariates
                 ]
             )
@@ -107,13 +107,13 @@ class HourCounts:
             target.scope.row_of(hour).add_totals(target.variant, hours.entry_of(arrival, hour), more)
 
     def _add_users(self) -> None:
-        for (places, hour, segments), users in self._newcomers.items():
-            for target in self._targets.targets_of(places):
+        for (arms, hour, segments), users in self._newcomers.items():
+            for target in self._targets.targets_of(arms):
                 self._add_new(target, hour, segments, users)
-        for (place, hour, segments), users in self._arrivals.items():
-            self._add_new(self._target(place), hour, segments, users)
-        for (before, place, hour), users in self._moves.items():
-            target = self._target(place)
+        for (arm, hour, segments), users in self._arrivals.items():
+            self._add_new(self._target(arm), hour, segments, users)
+        for (before, arm, hour), users in self._moves.items():
+            target = self._target(arm)
             moves = target.scope.row_of(hour).moves
             moves[before, target.variant] = moves.get((before, target.variant), 0) + users
 
@@ -125,8 +125,8 @@ class HourCounts:
             for segment, value in (("", ""), *segments) if stratum else segments:
                 row.add_value((segment, value, stratum), target.variant, users)
 
-    def _target(self, place: Place) -> VariantTarget:
-        number, day, variant = place
+    def _target(self, arm: RunArm) -> VariantTarget:
+        number, day, variant = arm
         return self._targets.variant(self._targets.runs.of_number[number], day, variant)
 
 
@@ -134,7 +134,7 @@ def add_entry_users(targets: ListTargets, changes: Iterable[tuple[Cohort, Sequen
     """Add users to their entries: new ones, and those with a first hit, by cohort."""
     for cohort, more in changes:
         came = cohort.came
-        for target in targets.targets_of(cohort.places):
+        for target in targets.targets_of(cohort.arms):
             day, arrival = target.key[1], came[target.key[0]]
             hour = None if day == WHOLE else max(hour_of(arrival), day * _HOURS_OF_DAY)
             target.scope.users.add(target.variant, entry_of(arrival, hour), more)

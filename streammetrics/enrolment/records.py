@@ -1,6 +1,6 @@
-"""Sets of places in which a user has the same totals. They are stored and added up once, however many experiments there are.
+"""Sets of arms in which a user has the same totals. They are stored and added up once, however many experiments there are.
 
-Pure. A place is a variant in one scope of a run. Most users see the same variants in every list, so all their places of a kind (whole
+Pure. An arm is a variant in one scope of a run. Most users see the same variants in every list, so all their arms of a kind (whole
 runs, or one day) form one set.
 """
 
@@ -19,71 +19,71 @@ from streammetrics.windows.last_seen import LastSeen, StoredLastSeen
 
 ScopeKey: TypeAlias = tuple[int, int]
 """A scope: the number of the run, and the day."""
-Place: TypeAlias = tuple[int, int, str]
+RunArm: TypeAlias = tuple[int, int, str]
 """A variant in a scope: the number of the run, the day, the variant."""
 
 
 StoredCredit = tuple[str, str, list[int]]
 """Lists and credits of a user's interleaved lists for two teams: see `interleaving.credit_moments`."""
 StoredTotals = tuple[msgspec.Raw, int, bytes, list[StoredCredit]]
-"""A user's totals in places where they are equal: the places, number of lists, packed sums, credits."""
+"""A user's totals in arms where they are equal: the arms, number of lists, packed sums, credits."""
 StoredEarlier = tuple[CovariatePeriod, int, bytes]
 """A user's totals before an experiment: the period, number of lists, packed sums."""
 
 
-class PlaceSet:
-    """Places, and their stored form. Equal sets of one batch are one object.
+class ArmSet:
+    """Arms, and their stored form. Equal sets of one batch are one object.
 
-    `scopes` are those of the places, and `runs` the numbers of their runs.
+    `scopes` are those of the arms, and `runs` the numbers of their runs.
     """
 
-    __slots__ = ("places", "runs", "scopes", "stored")
+    __slots__ = ("arms", "runs", "scopes", "stored")
 
-    def __init__(self, stored: msgspec.Raw, places: AbstractSet[Place]) -> None:
-        self.stored, self.places = stored, places
-        self.scopes: AbstractSet[ScopeKey] = frozenset((run, day) for run, day, _ in places)
-        self.runs = tuple(sorted({run for run, _, _ in places}))
+    def __init__(self, stored: msgspec.Raw, arms: AbstractSet[RunArm]) -> None:
+        self.stored, self.arms = stored, arms
+        self.scopes: AbstractSet[ScopeKey] = frozenset((run, day) for run, day, _ in arms)
+        self.runs = tuple(sorted({run for run, _, _ in arms}))
 
 
-class PlaceSets:
+class ArmSets:
     """All sets of one batch. `is_open` says whether lists may still be added to a scope."""
 
     def __init__(self, is_open: Callable[[ScopeKey], bool]) -> None:
         self._is_open = is_open
-        self._known: dict[bytes, PlaceSet] = {}
-        self._restored: dict[bytes, PlaceSet | None] = {}
+        self._by_stored: dict[bytes, ArmSet] = {}
+        self._restored: dict[bytes, ArmSet | None] = {}
 
-    def of(self, places: Iterable[Place]) -> PlaceSet:
-        """Return the set of these places."""
-        in_order = sorted(places)
+    def of(self, arms: Iterable[RunArm]) -> ArmSet:
+        """Return the set of these arms."""
+        in_order = sorted(arms)
         stored = pack(in_order)
-        if stored not in self._known:
-            self._known[stored] = PlaceSet(msgspec.Raw(stored), frozenset(in_order))
-        return self._known[stored]
+        if stored not in self._by_stored:
+            self._by_stored[stored] = ArmSet(msgspec.Raw(stored), frozenset(in_order))
+        return self._by_stored[stored]
 
-    def restored(self, stored: msgspec.Raw) -> PlaceSet | None:
-        """Return those places of a stored set whose scopes are open. None if there is none."""
+    def restored(self, stored: msgspec.Raw) -> ArmSet | None:
+        """Return those arms of a stored set whose scopes are open. None if there is none."""
         key = bytes(stored)
         if key not in self._restored:
-            places = _decode_places(key)
-            still = [(run, day, variant) for run, day, variant in places if self._is_open((run, day))]
-            if len(still) == len(places):  # it is stored as `of` makes it
-                self._restored[key] = self._known.setdefault(key, PlaceSet(stored, frozenset(places)))
+            arms = _decode_arms(key)
+            still = [(run, day, variant) for run, day, variant in arms if self._is_open((run, day))]
+            if len(still) == len(arms):  # it is stored as `of` makes it
+                self._restored[key] = self._by_stored.setdefault(key, ArmSet(stored, frozenset(arms)))
             else:
                 self._restored[key] = self.of(still) if still else None
         return self._restored[key]
 
 
 class Cohort(NamedTuple):
-    """Users who came to the runs of a set of places at the same times. `arrivals` are in the order of `places.runs`."""
+    """Users who came to the runs of a set of arms at the same times. `arrivals` are in the order of `arms.runs`."""
 
-    places: PlaceSet
+    arms: ArmSet
     arrivals: tuple[Arrival, ...]
 
     @property
     def came(self) -> dict[int, Arrival]:
         """The arrival by the number of the run."""
-        return dict(zip(self.places.runs, self.arrivals, strict=True))
+        return dict(zip(self.arms.runs, self.arrivals, strict=True))
 
 
 class Cohorts:
@@ -92,9 +92,9 @@ class Cohorts:
     def __init__(self) -> None:
         self._numbers: dict[Cohort, int] = {}
 
-    def number(self, places: PlaceSet, came: Mapping[int, Arrival]) -> int:
+    def number(self, arms: ArmSet, came: Mapping[int, Arrival]) -> int:
         """Return the number of the cohort of a user. `came`: see `UserRecord`."""
-        cohort = Cohort(places, tuple([came[run] for run in places.runs]))
+        cohort = Cohort(arms, tuple([came[run] for run in arms.runs]))
         return self._numbers.setdefault(cohort, len(self._numbers))
 
     def all(self) -> list[Cohort]:
@@ -103,7 +103,7 @@ class Cohorts:
 
 
 class SetTotals(NamedTuple):
-    """A user's totals in the places of a set: number of lists, packed sums, credits."""
+    """A user's totals in the arms of a set: number of lists, packed sums, credits."""
 
     lists: int
     packed: bytes
@@ -120,7 +120,7 @@ class UserRecord(msgspec.Struct, gc=False):
     was, by the number of the run. `reacted` are the runs whose lists the user has reacted to: True if some reaction matched no list.
     """
 
-    totals: dict[PlaceSet, SetTotals]
+    totals: dict[ArmSet, SetTotals]
     earlier: dict[CovariatePeriod, StoredEarlier]
     last_seen: LastSeen
     changed: bool
@@ -135,7 +135,7 @@ class UserRecord(msgspec.Struct, gc=False):
 
     def stored_totals(self) -> list[StoredTotals]:
         """Return the totals in their stored form."""
-        return [(places.stored, *totals) for places, totals in self.totals.items()]
+        return [(arms.stored, *totals) for arms, totals in self.totals.items()]
 
 
 class StoredRecord(msgspec.Struct, array_like=True, gc=False):
@@ -154,7 +154,7 @@ _Stored = tuple[
     int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]], dict[int, Arrival], dict[int, bool]
 ]
 _read_record = reader(msgspec.msgpack.Decoder(_Stored).decode, plain_msgpack, "a user's totals")
-_read_places = msgspec.msgpack.Decoder(list[Place]).decode
+_read_arms = msgspec.msgpack.Decoder(list[RunArm]).decode
 
 
 def encode_record(
@@ -172,9 +172,9 @@ def decode_record(stored: bytes) -> StoredRecord:
     return StoredRecord(*_read_record(stored))
 
 
-def _decode_places(stored: bytes) -> list[Place]:
-    """Decode the places of `StoredTotals`."""
+def _decode_arms(stored: bytes) -> list[RunArm]:
+    """Decode the arms of `StoredTotals`."""
     try:
-        return _read_places(stored)
+        return _read_arms(stored)
     except msgspec.DecodeError as error:
         raise refusal(stored, plain_msgpack, "a user's totals", error) from error

@@ -38,9 +38,9 @@ class UserTotalsLayout:
             if column.kind != "bucket" and column.metric.name not in ASSESSMENT_NAMES and (not wanted or str(column.metric) in wanted)
         ]
         self.measures = Measures([layout.columns[index] for index in columns])
-        scored = len(scorer.columns)
-        self.places = [layout.place_of(index) for index in columns if index < scored]
-        self.engaged = [index - scored for index in columns if index >= scored]
+        scorer_columns = len(scorer.columns)
+        self.score_columns = [layout.place_of(index) for index in columns if index < scorer_columns]
+        self.engaged = [index - scorer_columns for index in columns if index >= scorer_columns]
         """The columns of engagement metrics, by their index among them. They follow the others."""
         deepest = max(column.metric.k or 1 for column in scorer.columns)
         best = [*scorer.score_list([scorer.grade_max] * min(deepest, scorer.items_max))]
@@ -109,7 +109,7 @@ class TotalsRows:
     def _sums(self) -> Ints:
         """Return the running sums of all columns over all lists."""
         layout, engaged = self._layout.layout, self._layout.engaged
-        values = layout.rows_of_shapes(self._lists.shapes)[:, self._layout.places]
+        values = layout.rows_of_shapes(self._lists.shapes)[:, self._layout.score_columns]
         if not engaged or layout.engagement is None:
             return _running_sums(values, self._lists.shape_of)
         answered = engagement_rows([final.engaged() for final in self._lists.lists], layout.engagement)[:, engaged]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.enrolment.records import PlaceSet, PlaceSets, ScopeKey, UserRecord
+from streammetrics.enrolment.records import ArmSet, ArmSets, ScopeKey, UserRecord
 from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, is_behind
 from streammetrics.enrolment.runs import ExperimentRun, ExperimentRuns
 from streammetrics.enrolment.scopes import WHOLE
@@ -31,13 +31,13 @@ class VariantTarget:
 class ListTarget(NamedTuple):
     """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
 
-    In `sets` are places in which users may have the same totals. Runs with covariates have sets of their own, and so has each scope with
+    In `sets` are arms in which users may have the same totals. Runs with covariates have sets of their own, and so has each scope with
     credit for teams. `runs` are their numbers.
     """
 
     first: int
     last: int
-    sets: list[PlaceSet]
+    sets: list[ArmSet]
     runs: tuple[int, ...] = ()
 
 
@@ -82,10 +82,10 @@ class ListTargets:
         self._of_labels: dict[tuple[tuple[str, str], int], _LabelTargets] = {}
         self._variants: dict[tuple[int, int, str], VariantTarget] = {}
         self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
-        self._targets_of: dict[PlaceSet, list[VariantTarget]] = {}
-        self._until_of: dict[PlaceSet, int] = {}
-        self._apart: dict[PlaceSet, tuple[PlaceSet, ...]] = {}
-        self.sets = PlaceSets(self.is_open)
+        self._targets_of: dict[ArmSet, list[VariantTarget]] = {}
+        self._until_of: dict[ArmSet, int] = {}
+        self._apart: dict[ArmSet, tuple[ArmSet, ...]] = {}
+        self.sets = ArmSets(self.is_open)
         self.open_runs = frozenset([run.number for run in runs if self.is_open((run.number, WHOLE))])
         """The numbers of the runs to which lists may still be added."""
 
@@ -101,34 +101,34 @@ class ListTargets:
         day = ts // DAY_MS
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
         together: list[VariantTarget] = []
-        alone: list[PlaceSet] = []
+        alone: list[ArmSet] = []
         runs: list[int] = []
         for label in labels:
-            arms = self._of_labels.get((label, day), _UNKNOWN)
-            if not arms.first <= ts <= arms.last:
-                arms = self._of_labels[label, day] = self._find_label(*label, ts)
-            first, last = max(first, arms.first), min(last, arms.last)
-            if arms.run is None:
+            of_label = self._of_labels.get((label, day), _UNKNOWN)
+            if not of_label.first <= ts <= of_label.last:
+                of_label = self._of_labels[label, day] = self._find_label(*label, ts)
+            first, last = max(first, of_label.first), min(last, of_label.last)
+            if of_label.run is None:
                 continue
-            runs.append(arms.run.number)
+            runs.append(of_label.run.number)
             if label[1] == INTERLEAVED:
-                alone += [self._alike([target]) for target in arms.targets]
-            elif arms.run.earlier is not None:
-                alone.append(self._alike(arms.targets))
+                alone += [self._alike([target]) for target in of_label.targets]
+            elif of_label.run.earlier is not None:
+                alone.append(self._alike(of_label.targets))
             else:
-                together += arms.targets
+                together += of_label.targets
         sets = [self._alike(together), *alone] if together else alone
         return ListTarget(first, last, sets, tuple(runs))
 
-    def _alike(self, targets: Sequence[VariantTarget]) -> PlaceSet:
+    def _alike(self, targets: Sequence[VariantTarget]) -> ArmSet:
         return self.sets.of([(*target.key, target.variant) for target in targets])
 
-    def apart(self, places: PlaceSet) -> tuple[PlaceSet, ...]:
+    def apart(self, arms: ArmSet) -> tuple[ArmSet, ...]:
         """Return the whole runs, and the scopes of a day, if a set has both. A user who came on this day has one set, later two."""
-        parts = self._apart.get(places)
+        parts = self._apart.get(arms)
         if parts is None:
-            sides = [[place for place in places.places if (place[1] == WHOLE) is wanted] for wanted in (True, False)]
-            parts = self._apart[places] = tuple(map(self.sets.of, sides)) if all(sides) else ()
+            sides = [[arm for arm in arms.arms if (arm[1] == WHOLE) is wanted] for wanted in (True, False)]
+            parts = self._apart[arms] = tuple(map(self.sets.of, sides)) if all(sides) else ()
         return parts
 
     def _find_label(self, experiment: str, variant: str, ts: int) -> _LabelTargets:
@@ -156,13 +156,13 @@ class ListTargets:
             target = self._variants[key] = VariantTarget(run, day, variant)
         return target
 
-    def targets_of(self, places: PlaceSet) -> list[VariantTarget]:
+    def targets_of(self, arms: ArmSet) -> list[VariantTarget]:
         """Return the targets of a set."""
-        targets = self._targets_of.get(places)
+        targets = self._targets_of.get(arms)
         if targets is None:
             of_number = self.runs.of_number
-            in_order = sorted(places.places)
-            targets = self._targets_of[places] = [self.variant(of_number[number], day, variant) for number, day, variant in in_order]
+            in_order = sorted(arms.arms)
+            targets = self._targets_of[arms] = [self.variant(of_number[number], day, variant) for number, day, variant in in_order]
         return targets
 
     def is_open(self, scope: ScopeKey) -> bool:
@@ -203,15 +203,15 @@ class ListTargets:
 
         `wait_ms`: how long a list waits, and one pane.
         """
-        ends = [self._until_of_set(places, wait_ms) for places in record.totals]
+        ends = [self._until_of_set(arms, wait_ms) for arms in record.totals]
         ends += [self._until_of_run(number, wait_ms) for number, _ in record.exposed]
         ends += [self._until_of_period(period, wait_ms) for period in record.earlier]
         return min(ends, default=None)
 
-    def _until_of_set(self, places: PlaceSet, wait_ms: int) -> int:
-        until = self._until_of.get(places)
+    def _until_of_set(self, arms: ArmSet, wait_ms: int) -> int:
+        until = self._until_of.get(arms)
         if until is None:
-            until = self._until_of[places] = min([self._until_of_run(number, wait_ms) for number, _ in places.scopes])
+            until = self._until_of[arms] = min([self._until_of_run(number, wait_ms) for number, _ in arms.scopes])
         return until
 
     def _until_of_run(self, number: int, wait_ms: int) -> int:

@@ -24,10 +24,10 @@ from streammetrics.enrolment.credits import TeamCredits
 from streammetrics.enrolment.hour_counts import HourCounts, add_entry_users, spread
 from streammetrics.enrolment.records import (
     NO_TOTALS,
+    ArmSet,
     Cohort,
     Cohorts,
-    Place,
-    PlaceSet,
+    RunArm,
     ScopeKey,
     SetTotals,
     StoredEarlier,
@@ -48,14 +48,14 @@ from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.words.times import HOUR_MS
 
-UserReactions: TypeAlias = tuple[tuple[PlaceSet, ...], Mapping[int, bool]]
+UserReactions: TypeAlias = tuple[tuple[ArmSet, ...], Mapping[int, bool]]
 """The sets of a user's record, and `UserRecord.reacted`."""
 
 
 class TotalsBatch:
     """The users of one commit, whose final lists are added to their totals.
 
-    A user has a row for each set of places and each covariate period to which lists are added.
+    A user has a row for each set of arms and each covariate period to which lists are added.
     """
 
     def __init__(self, targets: ListTargets, layout: UserTotalsLayout, lists: FinalLists, counts: Counter[tuple[str, int]]) -> None:
@@ -65,11 +65,11 @@ class TotalsBatch:
         """Interleaved lists that get credit next: the target, the row, and the number of lists before."""
         self._rows = TotalsRows(layout, lists)
         self._cohorts = Cohorts()
-        self._of_rows: list[tuple[UserRecord, PlaceSet, int] | None] = []
-        """By row: the user, the places of the row, and the number of the user's cohort there. None: a covariate period."""
+        self._of_rows: list[tuple[UserRecord, ArmSet, int] | None] = []
+        """By row: the user, the arms of the row, and the number of the user's cohort there. None: a covariate period."""
         self._hours = HourCounts(targets, lists.times)
-        self._reactions: dict[PlaceSet, list[int]] = {}
-        """The reactions of the added lists by places, as in `Scope.reactions`."""
+        self._reactions: dict[ArmSet, list[int]] = {}
+        """The reactions of the added lists by arms, as in `Scope.reactions`."""
         self._reacting: Counter[tuple[int, str, bool]] = Counter()
         """Changes of the users who reacted, by run and variant: all, and those with a reaction that matches no list (True)."""
         self._periods: list[tuple[UserRecord, CovariatePeriod, int]] = []
@@ -81,10 +81,10 @@ class TotalsBatch:
         """Read a user's stored totals into a record, except those that no longer matter."""
         restored, is_period_open = self.targets.sets.restored, self.targets.is_period_open
         for raw, lists, packed, credits in stored.totals:
-            places = restored(raw)
-            if places is not None:
-                record.totals[places] = SetTotals(lists, packed, credits)
-            if places is None or len(places.stored) != len(raw):
+            arms = restored(raw)
+            if arms is not None:
+                record.totals[arms] = SetTotals(lists, packed, credits)
+            if arms is None or len(arms.stored) != len(raw):
                 record.changed = True
         for entry in stored.earlier:
             if is_period_open(entry[0]):
@@ -101,7 +101,7 @@ class TotalsBatch:
         """Add a user's lists to the record. Returns the time (ms) of the first list in the runs that the user comes to with them."""
         times, target_at = self.lists.times, self.targets.at
         period_rows = self._add_to_periods(record, label_runs[0][1], label_runs[-1][2]) if self.targets.rules.earlier else {}
-        rows: dict[PlaceSet, int] = {}
+        rows: dict[ArmSet, int] = {}
         entered = dict[int, int]()
         for number, first, end in label_runs:
             begin = first
@@ -112,8 +112,8 @@ class TotalsBatch:
                 if new:
                     entered |= dict.fromkeys(new, times[begin])
                     record.came = record.came | self._arrivals(new, begin)
-                for places in target.sets:
-                    for part in self._sets_for(record, places, rows, begin):
+                for arms in target.sets:
+                    for part in self._sets_for(record, arms, rows, begin):
                         self._add_to_set(record, part, rows, period_rows, begin, stop)
                 if self._interleaved:
                     self._credits.add_lists(self._interleaved, begin, stop)
@@ -146,7 +146,7 @@ class TotalsBatch:
     def count_reacting(self, before: UserReactions, after: UserReactions) -> None:
         """Count a user among those who reacted, in each variant of which they saw a list, instead of as before."""
         for sign, (sets, reacted) in ((-1, before), (1, after)) if before != after else ():
-            for run, day, variant in [place for places in sets for place in places.places] if reacted else ():
+            for run, day, variant in [arm for arms in sets for arm in arms.arms] if reacted else ():
                 if day == WHOLE and run in reacted:
                     self._reacting[run, variant, False] += sign
                     if reacted[run]:
@@ -165,25 +165,25 @@ class TotalsBatch:
                 self._periods.append((record, period, row))
         return rows
 
-    def _sets_for(self, record: UserRecord, list_places: PlaceSet, rows: dict[PlaceSet, int], first: int) -> Sequence[PlaceSet]:
+    def _sets_for(self, record: UserRecord, list_arms: ArmSet, rows: dict[ArmSet, int], first: int) -> Sequence[ArmSet]:
         """Return the sets of the record that the list `first` is added to. `rows` are the user's rows so far.
 
-        Sets are split, so that a set gets the list in all of its places or in none.
+        Sets are split, so that a set gets the list in all of its arms or in none.
         """
-        if list_places in record.totals:
-            return (list_places,)
-        apart = self.targets.apart(list_places) if record.totals else ()
+        if list_arms in record.totals:
+            return (list_arms,)
+        apart = self.targets.apart(list_arms) if record.totals else ()
         if apart and apart[0] in record.totals and apart[1] in record.totals:
             return apart
-        sets = list[PlaceSet]()
-        for places in list_sets(record.totals, list_places, _places_of, self.targets.sets.of, partial(self._copy_row, record, rows)):
-            if places not in record.totals:
-                self._hours.add_newcomer(places, record.totals, self.lists.times[first], self.lists.lists[first].segments)
-                record.totals[places] = NO_TOTALS
-            sets.append(places)
+        sets = list[ArmSet]()
+        for arms in list_sets(record.totals, list_arms, _arms_of, self.targets.sets.of, partial(self._copy_row, record, rows)):
+            if arms not in record.totals:
+                self._hours.add_newcomer(arms, record.totals, self.lists.times[first], self.lists.lists[first].segments)
+                record.totals[arms] = NO_TOTALS
+            sets.append(arms)
         return sets
 
-    def _copy_row(self, record: UserRecord, rows: dict[PlaceSet, int], whole: PlaceSet, inside: PlaceSet, outside: PlaceSet) -> None:
+    def _copy_row(self, record: UserRecord, rows: dict[ArmSet, int], whole: ArmSet, inside: ArmSet, outside: ArmSet) -> None:
         """Let two sets that replace one have a row each, with the same lists. There is none if the set had none."""
         row = rows.pop(whole, None)
         if row is not None:
@@ -196,19 +196,19 @@ class TotalsBatch:
     def _add_to_set(
         self,
         record: UserRecord,
-        places: PlaceSet,
-        rows: dict[PlaceSet, int],
+        arms: ArmSet,
+        rows: dict[ArmSet, int],
         period_rows: dict[CovariatePeriod, int],
         first: int,
         end: int,
     ) -> None:
-        """Add lists to a set of the record. Its places have the same covariates; a place with credits is a set of its own."""
-        row, totals, target = rows.get(places), record.totals[places], self.targets.targets_of(places)[0]
-        size, cohort = totals.lists if row is None else self._rows.sizes[row], self._cohorts.number(places, record.came)
-        fitting = self._fitting(size, first, end, len(places.places))
+        """Add lists to a set of the record. Its arms have the same covariates; an arm with credits is a set of its own."""
+        row, totals, target = rows.get(arms), record.totals[arms], self.targets.targets_of(arms)[0]
+        size, cohort = totals.lists if row is None else self._rows.sizes[row], self._cohorts.number(arms, record.came)
+        fitting = self._fitting(size, first, end, len(arms.arms))
         if row is None:
-            row = rows[places] = self._rows.add(totals.lists, totals.packed, first, fitting)
-            self._of_rows.append((record, places, cohort))
+            row = rows[arms] = self._rows.add(totals.lists, totals.packed, first, fitting)
+            self._of_rows.append((record, arms, cohort))
             period = target.run.earlier
             if period is not None and period in record.earlier:
                 self._covariates_of[row] = period_rows.get(period, record.earlier[period])
@@ -218,23 +218,23 @@ class TotalsBatch:
             self._rows.add_lists(row, first, fitting)
         if first < fitting:
             self._hours.add_lists(cohort, first, fitting, row)
-            self._count_reactions(places, first, fitting)
+            self._count_reactions(arms, first, fitting)
         if first < end and target.variant == INTERLEAVED:
             self._interleaved.append((target, row, size))
 
-    def _count_reactions(self, places: PlaceSet, first: int, end: int) -> None:
+    def _count_reactions(self, arms: ArmSet, first: int, end: int) -> None:
         for final in self.lists.lists[first:end]:
             if final.reactions:
                 more = final.reactions, final.reactions**2, final.late_reactions
-                self._reactions[places] = add_tallies(self._reactions.get(places, (0, 0, 0)), more)
+                self._reactions[arms] = add_tallies(self._reactions.get(arms, (0, 0, 0)), more)
 
-    def _fitting(self, size: int, first: int, end: int, places: int) -> int:
-        """Return the end of those lists that fit into a row of this size, and count the others in each of its places."""
+    def _fitting(self, size: int, first: int, end: int, arms: int) -> int:
+        """Return the end of those lists that fit into a row of this size, and count the others in each of its arms."""
         if size + end - first <= self.layout.lists_max:
             return end
         fitting = min(first + max(self.layout.lists_max - size, 0), end)
         for final in self.lists.lists[fitting:end]:
-            self._counts["experiment_lists_full", final.topic] += places
+            self._counts["experiment_lists_full", final.topic] += arms
         return fitting
 
     def sum(self) -> set[ScopeKey]:
@@ -261,7 +261,7 @@ class TotalsBatch:
 
     def _add_entry_users(self, cohorts: Sequence[Cohort], cohort_of: Ints, before: Ints, after: Ints) -> None:
         """Count users with their first list in a variant, and with their first hit in it."""
-        columns = [0, *(place - 1 for place in self.layout.measures.hits)]
+        columns = [0, *(column - 1 for column in self.layout.measures.hits)]
         more = (after[:, columns] != 0).astype(np.int64) - (before[:, columns] != 0)
         sums = np.zeros((len(cohorts) + 1, len(columns)), dtype=np.int64)  # the last one is for covariate periods
         np.add.at(sums, cohort_of, more)
@@ -271,8 +271,8 @@ class TotalsBatch:
         """Add reactions to the scopes of whole runs."""
         numbers: dict[VariantTarget, int] = {}
         members = [
-            [numbers.setdefault(target, len(numbers)) for target in self.targets.targets_of(places) if target.key[1] == WHOLE]
-            for places in self._reactions
+            [numbers.setdefault(target, len(numbers)) for target in self.targets.targets_of(arms) if target.key[1] == WHOLE]
+            for arms in self._reactions
         ]
         sums = spread(np.array([*self._reactions.values()], dtype=np.int64).reshape(-1, 3), members, len(numbers))
         for target, more in zip(numbers, sums, strict=True):
@@ -290,14 +290,14 @@ class TotalsBatch:
     def _add_pairs(self, before: Ints, after: Ints) -> None:
         """Update the cross moments of variants."""
         pairs = VariantPairs(self.targets, self.layout.cross, before, after)
-        users: dict[int, tuple[UserRecord, dict[PlaceSet, int]]] = {}
+        users: dict[int, tuple[UserRecord, dict[ArmSet, int]]] = {}
         for row, of_row in enumerate(self._of_rows):
             if of_row is not None and len(of_row[0].totals) > 1:
-                record, places, _ = of_row
-                users.setdefault(id(record), (record, {}))[1][places] = row
+                record, arms, _ = of_row
+                users.setdefault(id(record), (record, {}))[1][arms] = row
         for record, changed in users.values():
             if _overlap(record.totals):
-                unchanged = [(places, totals.lists, totals.packed) for places, totals in record.totals.items() if places not in changed]
+                unchanged = [(arms, totals.lists, totals.packed) for arms, totals in record.totals.items() if arms not in changed]
                 pairs.add_user([*changed.items()], unchanged)
         pairs.sum()
 
@@ -307,25 +307,25 @@ class TotalsBatch:
         for row, of_row in enumerate(self._of_rows):
             if of_row is None:
                 continue
-            record, places, _ = of_row
+            record, arms, _ = of_row
             credits = self._credits.stored(row)
             if credits is not None:
-                for target in self.targets.targets_of(places):
+                for target in self.targets.targets_of(arms):
                     self._credits.put_back(target, row)
-            record.totals[places] = SetTotals(sizes[row], packed[row], credits or NO_TOTALS.credits)
+            record.totals[arms] = SetTotals(sizes[row], packed[row], credits or NO_TOTALS.credits)
         for record, period, row in self._periods:
             record.earlier[period] = period, sizes[row], packed[row]
 
 
-def _places_of(places: PlaceSet) -> AbstractSet[Place]:
-    return places.places
+def _arms_of(arms: ArmSet) -> AbstractSet[RunArm]:
+    return arms.arms
 
 
-def _overlap(sets: Iterable[PlaceSet]) -> bool:
+def _overlap(sets: Iterable[ArmSet]) -> bool:
     """Whether two sets have a scope in common."""
     seen: set[ScopeKey] = set()
-    for places in sets:
-        if not seen.isdisjoint(places.scopes):
+    for arms in sets:
+        if not seen.isdisjoint(arms.scopes):
             return True
-        seen |= places.scopes
+        seen |= arms.scopes
     return False

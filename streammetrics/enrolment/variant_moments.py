@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from streammetrics.enrolment.records import Cohort, PlaceSet, ScopeKey, StoredEarlier
+from streammetrics.enrolment.records import ArmSet, Cohort, ScopeKey, StoredEarlier
 from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
 from streammetrics.enrolment.targets import ListTargets, VariantTarget
 from streammetrics.experiments import CovarianceLayout
@@ -34,17 +34,17 @@ def update_moments(
     cohort_of: the number of each row's cohort, -1 for other rows. before, after: totals by row, shape (rows, totals_width). covariates: the
     columns by row; None: no row has any.
     """
-    sets: dict[tuple[PlaceSet, tuple[Entry, ...]], int] = {}
+    sets: dict[tuple[ArmSet, tuple[Entry, ...]], int] = {}
     members: list[list[int]] = []
     numbers: dict[tuple[VariantTarget, Entry], int] = {}
     set_of, has_covariates = [0] * len(cohorts), [False] * len(cohorts)
     day_at = {arrival: entry_of(arrival).in_blocks(24) for arrival in {arrival for cohort in cohorts for arrival in cohort.arrivals}}
     for number, cohort in enumerate(cohorts):
-        of_set, days = targets.targets_of(cohort.places), tuple([day_at[arrival] for arrival in cohort.arrivals])
+        of_set, days = targets.targets_of(cohort.arms), tuple([day_at[arrival] for arrival in cohort.arrivals])
         has_covariates[number] = of_set[0].run.earlier is not None
-        set_of[number] = sets.setdefault((cohort.places, days), len(sets))
+        set_of[number] = sets.setdefault((cohort.arms, days), len(sets))
         if set_of[number] == len(members):
-            day_of = dict(zip(cohort.places.runs, days, strict=True))
+            day_of = dict(zip(cohort.arms.runs, days, strict=True))
             members.append([numbers.setdefault((target, day_of[target.key[0]]), len(numbers)) for target in of_set])
     for with_covariates in (False, True):
         wanted = np.array([*(of_cohort is with_covariates for of_cohort in has_covariates), False])  # the last one is for other rows
@@ -86,7 +86,7 @@ class VariantPairs:
     When a user's totals in a variant change, so do the products with their totals in each other variant of the same scope. The change is
     the difference between the products after the batch and before it, so the order of users and commits cannot matter.
 
-    A user who is in many experiments has the same totals in most of them. So the products are those of two sets of places. They are
+    A user who is in many experiments has the same totals in most of them. So the products are those of two sets of arms. They are
     computed once, and then added for every scope that both sets have.
 
     before, after: the totals of all rows of the batch, shape (rows, totals_width).
@@ -98,14 +98,14 @@ class VariantPairs:
         """Pairs of variants. Two may be a pair in both orders."""
         self._members: list[list[int]] = []
         """Sets of pairs, by their numbers."""
-        self._of_sets: dict[tuple[PlaceSet, PlaceSet], int | None] = {}
-        """For two sets of places, their set of pairs. None: they have no scope in common."""
+        self._of_sets: dict[tuple[ArmSet, ArmSet], int | None] = {}
+        """For two sets of arms, their set of pairs. None: they have no scope in common."""
         self._stored: list[tuple[int, bytes]] = []
         """Totals that do not change, as stored: the number of lists, and packed sums. Their rows follow those of the batch."""
         self._users: tuple[list[int], list[int], list[int]] = [], [], []
         """For each user and two of their sets: the row of one, the row of the other, and the set of pairs."""
 
-    def add_user(self, changed: Sequence[tuple[PlaceSet, int]], unchanged: Sequence[tuple[PlaceSet, int, bytes]]) -> None:
+    def add_user(self, changed: Sequence[tuple[ArmSet, int]], unchanged: Sequence[tuple[ArmSet, int, bytes]]) -> None:
         """Add a user: the sets whose totals change, with their rows, and all others, with their totals as stored."""
         for (one, row), (other, other_row) in combinations(changed, 2):
             self._add(one, row, other, other_row)
@@ -115,7 +115,7 @@ class VariantPairs:
             if any(paired):
                 self._stored.append((lists, packed))
 
-    def _add(self, one: PlaceSet, row: int, other: PlaceSet, other_row: int) -> bool:
+    def _add(self, one: ArmSet, row: int, other: ArmSet, other_row: int) -> bool:
         """Add the products of two sets of a user. Returns whether they have scopes in common."""
         key = one, other
         if key not in self._of_sets:
@@ -127,11 +127,11 @@ class VariantPairs:
             numbers.append(value)
         return True
 
-    def _pairs_of(self, one: PlaceSet, other: PlaceSet) -> int | None:
+    def _pairs_of(self, one: ArmSet, other: ArmSet) -> int | None:
         shared, numbers = one.scopes & other.scopes, self._numbers
         if not shared:
             return None
-        ours, theirs = ({target.key: target for target in self._targets.targets_of(places)} for places in (one, other))
+        ours, theirs = ({target.key: target for target in self._targets.targets_of(arms)} for arms in (one, other))
         self._members.append([numbers.setdefault((ours[scope], theirs[scope]), len(numbers)) for scope in sorted(shared)])
         return len(self._members) - 1
 

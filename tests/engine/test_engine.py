@@ -40,7 +40,7 @@ def test_one_batch_equals_brute_force(case: Case, flush: bool) -> None:
 def test_any_batches_and_commits_equal_brute_force(data: st.DataObject, case: Case, flush: bool) -> None:
     machine = machine_for(case)
     for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
+        machine.feed(batch)
         if data.draw(st.booleans()):
             machine.commit()
     machine.finish(flush)
@@ -50,7 +50,7 @@ def test_any_batches_and_commits_equal_brute_force(data: st.DataObject, case: Ca
 @given(st.data(), cases())
 def test_any_crash_between_commits_equals_brute_force(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush=True)
     assert_equals_brute_force(machine, case, flush=True)
 
@@ -60,7 +60,7 @@ def test_commits_of_one_event_with_any_users_evicted_equal_brute_force(data: st.
     machine = machine_for(case)
     machine.evict = lambda: machine.engine.drop(machine.state, data.draw(EVICTED))
     for step in case.steps:
-        machine.take([step])
+        machine.feed([step])
         machine.commit()
     machine.finish(flush)
     assert_equals_brute_force(machine, case, flush=flush)
@@ -107,7 +107,7 @@ def in_two_ways(data: st.DataObject, case: Case, engine: Engine) -> tuple[Machin
     one, other = Machine(engine, case.settings), Machine(engine, case.settings)
     one.run(case.steps)
     other.evict = lambda: engine.drop(other.state, data.draw(EVICTED))
-    other.take_all(case.steps, data)
+    other.feed_all(case.steps, data)
     other.finish(flush=True)
     return one, other
 
@@ -146,7 +146,7 @@ def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, c
 def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
     for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
+        machine.feed(batch)
         machine.commit()
     machine.finish(flush=True)
     starts = [final.start_ms for final in machine.finals]
@@ -203,7 +203,7 @@ def test_a_late_fragment_of_one_list_does_not_change_another_final_list(events: 
     case = Case(replace(ONE_INPUT, items_max=2), arrivals(*events))
     machine = machine_for(case)
     for step in case.steps:
-        machine.take([step])
+        machine.feed([step])
         machine.commit()
     machine.finish(flush=True)
     assert_equals_brute_force(machine, case, flush=True)
@@ -224,9 +224,9 @@ def test_batches_and_crashes_do_not_matter_at_tight_limits(data: st.DataObject, 
     """At these limits the order of arrival decides what is rejected. Batches and crashes do not."""
     engine = engine_of(case.settings, grades_text(case), **limits)
     whole, cut = Machine(engine, case.settings), Machine(engine, case.settings)
-    whole.take(case.steps)
+    whole.feed(case.steps)
     while cut.position < len(case.steps):
-        cut.take(case.steps[cut.position : cut.position + data.draw(st.integers(1, 8))])
+        cut.feed(case.steps[cut.position : cut.position + data.draw(st.integers(1, 8))])
         if data.draw(st.booleans()):
             cut.commit()
             cut.open()
@@ -246,9 +246,9 @@ def test_a_variant_of_exposures_takes_its_room_at_a_commit(taken: int, variants:
     """There is room for one variant. The last list has one, and it arrives before or after the commit that labels the first list."""
     case = Case(replace(ONE_INPUT, validity_ms=9), arrivals(Exposure("u", 0, "layout", "wide"), *UNLABELLED, LABELLED))
     machine = Machine(engine_of(case.settings, groups_max=2), case.settings)
-    machine.take(case.steps[:taken])
+    machine.feed(case.steps[:taken])
     machine.commit()
-    machine.take(case.steps[taken:])
+    machine.feed(case.steps[taken:])
     machine.finish(flush=True)
     assert {total.variant: total.tally[0] for total in machine.report().totals if total.variant} == variants
 
@@ -258,7 +258,7 @@ def test_lists_of_ended_sessions_do_not_count_towards_the_limit() -> None:
     for batch in (1, 3):
         machine = Machine(engine_of(ONE_INPUT, lists_open_max=1), ONE_INPUT)
         for start in range(0, 3, batch):
-            machine.take(steps[start : start + batch])
+            machine.feed(steps[start : start + batch])
         machine.finish(flush=True)
         assert counts_of(machine) == {("events", "events"): 3}
 
@@ -266,7 +266,7 @@ def test_lists_of_ended_sessions_do_not_count_towards_the_limit() -> None:
 @pytest.mark.parametrize(("clock", "final"), [(5, []), (6, [0])])
 def test_a_pane_is_final_when_it_ends_at_the_final_bound(clock: int, final: list[int]) -> None:
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
-    machine.take(arrivals(OLDER, Impression("clock", "v", clock, ())))
+    machine.feed(arrivals(OLDER, Impression("clock", "v", clock, ())))
     machine.commit()
     assert [pane.start_ms for pane in machine.finals] == final
 
@@ -274,7 +274,7 @@ def test_a_pane_is_final_when_it_ends_at_the_final_bound(clock: int, final: list
 def test_a_pane_that_is_not_final_is_kept_beyond_the_retention_time() -> None:
     machine = Machine(engine_of(ONE_INPUT, retention_ms=1), ONE_INPUT)
     for event in (OLDER, Impression("clock", "v", 5, ())):
-        machine.take(arrivals(event))
+        machine.feed(arrivals(event))
         machine.commit()
     machine.open()
     machine.finish(flush=True)
@@ -285,7 +285,7 @@ def test_former_lists_of_a_forgotten_group_do_not_count_when_it_returns() -> Non
     settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,))
     machine = Machine(engine_of(settings, groups_max=3, retention_ms=1), settings)
     shown = [("a", 0), ("c", 0), ("b", 4), ("a", 4)]
-    machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    machine.feed(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
     machine.finish(flush=True)
     assert {group: tally[0] for group, tally in machine.state.panes.totals.items()} == ONE_LIST_A_VARIANT
 
@@ -294,14 +294,14 @@ def test_a_late_first_list_counts_in_the_totals_of_its_group() -> None:
     settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,), lateness_ms=20)
     machine = Machine(engine_of(settings), settings)
     shown = [("a", 100), ("b", 100 - settings.out_of_orderness_ms - settings.lateness_ms)]
-    machine.take(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    machine.feed(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
     machine.finish(flush=True)
     assert {group: tally[0] for group, tally in machine.state.panes.totals.items()} == ONE_LIST_A_VARIANT
 
 
 def test_a_user_is_dropped_from_memory_only_when_saved() -> None:
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
-    machine.take(arrivals(OLDER))
+    machine.feed(arrivals(OLDER))
     machine.engine.drop(machine.state, ["u"])
     machine.engine.forget(machine.state, 0)
     assert [*machine.state.sessions.users] == ["u"]
@@ -356,7 +356,7 @@ def test_the_totals_of_a_forgotten_group_are_dropped() -> None:
     machine = Machine(engine_of(ONE_INPUT, groups_max=2, retention_ms=1), ONE_INPUT)
     found = []
     for arm, ts in (("a", 0), ("a", 10), ("b", 20), ("b", 30)):
-        machine.take(arrivals(Impression(f"x{ts}", "u", ts, ("i",), (("ranker", arm),))))
+        machine.feed(arrivals(Impression(f"x{ts}", "u", ts, ("i",), (("ranker", arm),))))
         machine.commit()
         found.append([*machine.state.panes.totals])
     assert found == [[], [("", ""), ("ranker", "a")], [], [("", ""), ("ranker", "b")]]
@@ -368,7 +368,7 @@ def test_a_state_that_is_given_up_is_freed_without_a_collection() -> None:
     gc.collect()
     gc.disable()
     try:
-        machine.take(arrivals(OLDER, Impression("clock", "v", 5, ("i",), (("ranker", "a"),))))
+        machine.feed(arrivals(OLDER, Impression("clock", "v", 5, ("i",), (("ranker", "a"),))))
         machine.commit()
         before = parts_alive()
         assert min(before[each.__name__] for each in PARTS_OF_A_STATE) > 0

@@ -32,7 +32,7 @@ def test_lists_are_in_the_groups_that_the_oracle_says(
     data: st.DataObject, shown: list[tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]], groups_max: int
 ) -> None:
     machine = Machine(engine_of(SETTINGS, groups_max=groups_max), SETTINGS)
-    machine.take_all(arrivals(shown), data)
+    machine.feed_all(arrivals(shown), data)
     machine.finish(flush=True)
     expected = Counter(group for groups in limited_groups(shown, SETTINGS.segments, groups_max) for group in groups)
     assert {group: tally[0] for (_, group), tally in machine.tallies().items()} == expected
@@ -45,7 +45,7 @@ def test_segment_values_add_up_to_their_variant_at_any_limit(
 ) -> None:
     experiments = ExperimentRules(variants_max=2)
     machine = Machine(engine_of(SETTINGS, groups_max=groups_max, experiments=experiments), SETTINGS)
-    machine.take_all(arrivals(shown), data)
+    machine.feed_all(arrivals(shown), data)
     machine.finish(flush=True)
     lists: Counter[tuple[str, str]] = Counter()
     by_value: Counter[tuple[str, str]] = Counter()
@@ -65,7 +65,7 @@ def test_feedback_of_a_folded_list_counts_after_its_group_has_room_again() -> No
         Feedback("v", 21, "i", "click", None, "b"),
     ]
     for event in events:
-        machine.take([Arrival("events", event)])
+        machine.feed([Arrival("events", event)])
         machine.commit()
         machine.open()
     machine.finish(flush=True)
@@ -77,7 +77,7 @@ def test_feedback_of_a_folded_list_counts_after_its_group_has_room_again() -> No
 def test_many_values_of_a_segment_leave_all_traffic_exact() -> None:
     shown = [((), (("page", f"text {number}"),)) for number in range(300)]
     machine = Machine(engine_of(SETTINGS, groups_max=100), SETTINGS)
-    machine.take(arrivals(shown))
+    machine.feed(arrivals(shown))
     machine.finish(flush=True)
     lists = {group.segments: tally[0] for (_, group), tally in machine.tallies().items()}
     assert (lists[()], lists[("page", OTHER),], len(lists)) == (300, 201, 101)

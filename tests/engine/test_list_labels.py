@@ -25,7 +25,7 @@ CASES = cases(exposures=True)
 @given(CASES, st.booleans())
 def test_one_batch_equals_brute_force(case: Case, flush: bool) -> None:
     machine = machine_for(case)
-    machine.take(case.steps)
+    machine.feed(case.steps)
     machine.finish(flush)
     assert_equals_brute_force(machine, case, flush=flush)
 
@@ -33,7 +33,7 @@ def test_one_batch_equals_brute_force(case: Case, flush: bool) -> None:
 @given(st.data(), CASES, st.booleans())
 def test_any_batches_commits_and_crashes_equal_brute_force(data: st.DataObject, case: Case, flush: bool) -> None:
     machine = machine_for(case)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush)
     assert_equals_brute_force(machine, case, flush=flush)
 
@@ -41,7 +41,7 @@ def test_any_batches_commits_and_crashes_equal_brute_force(data: st.DataObject, 
 @given(st.data(), CASES)
 def test_totals_have_all_lists_of_their_variants(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush=True)
     wanted: Counter[tuple[str, str]] = Counter()
     for (_, group), tally in expected_result(case.steps, case.settings, flush=True).panes.items():
@@ -66,7 +66,7 @@ def test_tight_limits_change_no_number_of_all_traffic(
 ) -> None:
     rules = ExperimentRules(idle_ms=20, variants_max=variants_max)
     machine = machine_with_experiments(case, rules, due_max, **limits)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush=True)
     shown = {(final.start_ms, tally[0]) for final in machine.finals for group, tally in final.pane.items() if group == Group()}
     panes = expected_result(case.steps, case.settings, flush=True).panes
@@ -78,7 +78,7 @@ def test_sums_of_experiments_equal_brute_force_in_any_batches_commits_and_crashe
     data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool
 ) -> None:
     machine = machine_with_experiments(case, rules, due_max)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
     assert_equals_brute_force(machine, case, flush=flush)
@@ -95,10 +95,10 @@ def test_a_user_counts_once_if_the_input_ends_between_two_of_their_exposures() -
     steps += [Arrival("lists", Impression("w", "u", 7, ())), Arrival("exposures", Exposure("u", 7, "ranker", "treatment"))]
     case, rules = Case(under, tuple(steps)), ExperimentRules(idle_ms=1_000, patience_ms=0)
     machine = machine_with_experiments(case, rules, 1)
-    machine.take(steps[:2])
+    machine.feed(steps[:2])
     machine.commit()
     for step in steps[2:]:
-        machine.take([step])
+        machine.feed([step])
     machine.finish(flush=True)
     assert found(machine) == expected(case, machine, rules, flush=True)
     assert found(machine)["ranker", None].exposed == {(0, "treatment"): 2}
@@ -114,7 +114,7 @@ def test_exposures_that_are_over_make_room_in_batches_of_any_size(size: int, exp
     steps = [Arrival("events", Exposure(user, ts, "ranker", "treatment")) for user, ts in (("u", 0), ("v", 50), ("u", 51), ("u", 52))]
     machine = Machine(engine_of(under, experiments=experiments, exposures_max=1), under)
     for first in range(0, len(steps), size):
-        machine.take(steps[first : first + size])
+        machine.feed(steps[first : first + size])
         machine.commit()
     assert counts_of(machine) == {("events", "events"): 4, ("exposure", "events"): 3, ("too_many_exposures", "events"): 1}
 
@@ -124,7 +124,7 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
     other = data.draw(interleavings(case))
     one, two = machine_for(case), machine_for(other)
     for machine, steps in ((one, case.steps), (two, other.steps)):
-        machine.take(steps)
+        machine.feed(steps)
         machine.finish(flush=True)
     assert one.tallies() == two.tallies()
     assert counts_of(one) == counts_of(two)
@@ -134,7 +134,7 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
 def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
     for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
+        machine.feed(batch)
         machine.commit()
     machine.finish(flush=True)
     starts = [final.start_ms for final in machine.finals]
@@ -148,7 +148,7 @@ def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.Dat
 def test_no_user_is_left_at_the_end_and_only_users_with_sessions_are_open(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
     for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
+        machine.feed(batch)
         machine.commit()
         stored = machine.store.load(0, ("u", "v"), None).users
         report = machine.report()

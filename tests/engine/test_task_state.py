@@ -32,7 +32,7 @@ def test_a_decoded_user_equals_the_encoded_one_at_any_time(data: st.DataObject, 
     machine = machine_for(case)
     rules = machine.engine.rules.join
     for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
+        machine.feed(batch)
         for user in machine.state.sessions.users.values():
             for session in user.sessions:
                 untangle(session, rules, [])

@@ -26,7 +26,7 @@ def of_names(names: UnknownNames) -> list[tuple[str, str, int]]:
 @given(st.data(), st.lists(st.sampled_from(["click", "Click", "hover", "CLICK"]), max_size=12))
 def test_actions_without_a_grade_are_counted_by_name(data: st.DataObject, actions: list[str]) -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
-    machine.take_all([Arrival("events", Feedback("u", ts, "i", action)) for ts, action in enumerate(actions)], data)
+    machine.feed_all([Arrival("events", Feedback("u", ts, "i", action)) for ts, action in enumerate(actions)], data)
     machine.finish(flush=True)
     expected = [("action", name, actions.count(name)) for name in sorted({*actions} - {"click"})]
     assert of_names(machine.state.unknown_names) == expected

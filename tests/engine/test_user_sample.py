@@ -103,5 +103,5 @@ def test_each_admitted_event_adds_its_user_to_the_period_of_the_event() -> None:
     settings = Settings(inputs=("events",), gap_ms=PERIOD_MS)
     machine = Machine(engine_of(settings), settings)
     times = (0, PERIOD_MS - 1, PERIOD_MS, PERIOD_MS + 5)
-    machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",))) for ts in times])
+    machine.feed([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",))) for ts in times])
     assert machine.state.user_sample.stored() == sample_of(["u"], 0).stored() + sample_of(["u"], PERIOD_MS).stored()

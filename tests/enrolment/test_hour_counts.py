@@ -26,11 +26,11 @@ from tests.support.enrolments import (
     clicked,
     clock,
     expected,
+    feed,
     found,
     machine_for,
     machine_of,
     shown,
-    take,
 )
 from tests.support.machine import Machine, engine_of
 from tests.support.strategies import Case
@@ -61,7 +61,7 @@ def test_hours_equal_brute_force_in_any_batches_commits_and_crashes(
     steps.append(clock(now + 9_000))
     case, rules = Case(replace(SETTINGS, segments=("app",)), tuple(steps)), ExperimentRules(strata=strata)
     machine = machine_for(case, rules, due_max)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
 
@@ -69,8 +69,8 @@ def test_hours_equal_brute_force_in_any_batches_commits_and_crashes(
 def test_a_user_is_new_in_the_hour_of_their_first_list_and_keeps_that_entry() -> None:
     machine = machine_of()
     ranker, other = (("ranker", "a"),), (("ranker", "b"),)
-    take(machine, shown("u", NOON_MS, ranker), shown("v", NOON_MS + HOUR_MS - 1, other), shown("u", NOON_MS + 9 * HOUR_MS, other))
-    take(machine, shown("w", NOON_MS + 9 * HOUR_MS, ranker), clock(NOON_MS + DAY_MS))
+    feed(machine, shown("u", NOON_MS, ranker), shown("v", NOON_MS + HOUR_MS - 1, other), shown("u", NOON_MS + 9 * HOUR_MS, other))
+    feed(machine, shown("w", NOON_MS + 9 * HOUR_MS, ranker), clock(NOON_MS + DAY_MS))
     rows = stored(machine).hours.rows
     assert {block: row.new_users for block, row in rows.items()} == {NOON: {"a": 1, "b": 1}, NOON + 9: {"a": 1}}
     assert {block: row.moves for block, row in rows.items()} == {NOON: {}, NOON + 9: {("a", "b"): 1}}
@@ -85,7 +85,7 @@ def test_reactions_count_once_and_are_late_in_the_last_tenth_of_the_attribution_
     for number, delays in enumerate(((450,), (451,), (500, 499), (451, 3), (501,), ())):
         steps += [shown(f"u{number}", NOON_MS, (("ranker", "a"),)), *(clicked(f"u{number}", NOON_MS + delay) for delay in delays)]
     steps += [Arrival("events", Feedback("v", NOON_MS + 480, "j", "click")), clock(NOON_MS + DAY_MS)]
-    take(machine, *sorted(steps, key=lambda step: step.event.ts))
+    feed(machine, *sorted(steps, key=lambda step: step.event.ts))
     assert stored(machine).reactions == {"a": (4, 4, 2), "b": (2, 4, 1)}
     assert machine.builder.experiments.stored(1)["ranker", NOON_MS // DAY_MS].reactions == {}
 
@@ -93,8 +93,8 @@ def test_reactions_count_once_and_are_late_in_the_last_tenth_of_the_attribution_
 def test_exposures_count_in_the_hour_of_the_first_one() -> None:
     under = replace(SETTINGS, validity_ms=DAY_MS)
     machine = Machine(engine_of(under, experiments=ExperimentRules()), under)
-    take(machine, Arrival("events", Exposure("u", NOON_MS, "ranker", "a")), Arrival("events", Exposure("v", NOON_MS, "ranker", "b")))
-    take(machine, shown("u", NOON_MS + HOUR_MS), clock(NOON_MS + DAY_MS))
+    feed(machine, Arrival("events", Exposure("u", NOON_MS, "ranker", "a")), Arrival("events", Exposure("v", NOON_MS, "ranker", "b")))
+    feed(machine, shown("u", NOON_MS + HOUR_MS), clock(NOON_MS + DAY_MS))
     assert {block: row.exposed for block, row in stored(machine).hours.rows.items()} == {NOON: {"a": 1, "b": 1}, NOON + 1: {}}
     assert (stored(machine).exposed, stored(machine).first_exposures) == ({"a": 1, "b": 1}, {"a": 1})
 
@@ -103,18 +103,18 @@ def test_a_user_reacted_once_in_each_variant_that_they_saw() -> None:
     machine = machine_of()
     lists = shown("u", NOON_MS, (("ranker", "a"),)), shown("v", NOON_MS, (("ranker", "a"),)), clicked("u", NOON_MS + 1)
     orphan = Arrival("events", Feedback("v", NOON_MS + 2, "another", "click"))
-    take(machine, *lists, orphan, clock(NOON_MS + 10_000))
+    feed(machine, *lists, orphan, clock(NOON_MS + 10_000))
     assert stored(machine).reacting == {"a": (2, 1)}
-    take(machine, shown("u", NOON_MS + 20_000, (("ranker", "b"),)), clicked("u", NOON_MS + 20_001), clock(NOON_MS + 40_000))
+    feed(machine, shown("u", NOON_MS + 20_000, (("ranker", "b"),)), clicked("u", NOON_MS + 20_001), clock(NOON_MS + 40_000))
     assert stored(machine).reacting == {"a": (2, 1), "b": (1, 0)}
 
 
 def test_after_96_hours_the_blocks_are_two_hours_and_former_rows_are_gone() -> None:
     machine = machine_of(idle_ms=DAY_MS)
-    take(machine, *(shown(f"u{hour}", NOON_MS + hour * HOUR_MS, (("ranker", "a"),)) for hour in range(BLOCKS_MAX)))
-    take(machine, shown("clock", NOON_MS + BLOCKS_MAX * HOUR_MS - 1))
+    feed(machine, *(shown(f"u{hour}", NOON_MS + hour * HOUR_MS, (("ranker", "a"),)) for hour in range(BLOCKS_MAX)))
+    feed(machine, shown("clock", NOON_MS + BLOCKS_MAX * HOUR_MS - 1))
     assert stored(machine).hours.length == 1
-    take(machine, shown("v", NOON_MS + BLOCKS_MAX * HOUR_MS, (("ranker", "a"),)), clock(NOON_MS + (BLOCKS_MAX + 3) * HOUR_MS))
+    feed(machine, shown("v", NOON_MS + BLOCKS_MAX * HOUR_MS, (("ranker", "a"),)), clock(NOON_MS + (BLOCKS_MAX + 3) * HOUR_MS))
     kept = stored(machine)
     blocks = Counter((NOON + hour) // 2 for hour in range(BLOCKS_MAX + 1))
     assert (kept.hours.length, {block: row.new_users["a"] for block, row in kept.hours.rows.items()}) == (2, blocks)

@@ -38,12 +38,12 @@ from tests.support.enrolments import (
     clicked,
     clock,
     expected,
+    feed,
     found,
     kept,
     machine_for,
     machine_of,
     shown,
-    take,
 )
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
@@ -80,7 +80,7 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
 ) -> None:
     assume(not flush or not has_ticks(case))
     machine = machine_for(case, rules, due_max)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
     counted: Counter[str] = Counter()
@@ -97,7 +97,7 @@ def test_commits_without_sessions_show_what_whole_commits_show(
     whole, part = machine_for(case, rules, due_max), machine_for(case, rules, due_max)
     for steps in data.draw(batches(case.steps)):
         for machine in (whole, part):
-            machine.take(steps)
+            machine.feed(steps)
         if data.draw(st.booleans()):
             whole.finish(flush=False)
             part.enrol()
@@ -116,7 +116,7 @@ def test_an_input_that_ends_step_by_step_shows_what_one_that_ends_at_once_shows(
     case: Case, rules: ExperimentRules, due_max: int, waits: list[int]
 ) -> None:
     machine = machine_for(case, rules, due_max)
-    machine.take(case.steps)
+    machine.feed(case.steps)
     for wait_ms in sorted(waits):
         machine.end(max(machine.state.progress.watermark, 0) + wait_ms)
         machine.enrol()
@@ -127,11 +127,11 @@ def test_an_input_that_ends_step_by_step_shows_what_one_that_ends_at_once_shows(
 
 def test_a_user_who_is_due_too_early_is_not_written_again() -> None:
     machine = machine_of()
-    take(machine, shown("u", NOON_MS, RANKER), clicked("u", NOON_MS + SETTINGS.gap_ms))
+    feed(machine, shown("u", NOON_MS, RANKER), clicked("u", NOON_MS + SETTINGS.gap_ms))
     clock_ms = NOON_MS + SETTINGS.gap_ms + SETTINGS.out_of_orderness_ms + SETTINGS.lateness_ms + 1
-    machine.take([clock(clock_ms)])  # the session could have ended by its first event
+    machine.feed([clock(clock_ms)])  # the session could have ended by its first event
     machine.enrol()
-    machine.take([clock(clock_ms)])
+    machine.feed([clock(clock_ms)])
     commit = machine.prepare().changes
     assert (sorted(commit.users), commit.due.get("u")) == (["clock"], None)
 
@@ -189,7 +189,7 @@ def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, c
 def test_no_user_is_left_after_a_flush(case: Case, rules: ExperimentRules) -> None:
     machine = machine_for(case, rules)
     for step in case.steps:
-        machine.take([step])
+        machine.feed([step])
         machine.commit()
     machine.finish(flush=True)
     loaded = machine.store.load(0, ("u", "v"), ALL_DUE, ("u", "v"))
@@ -251,16 +251,16 @@ def test_covariates_and_credits_equal_brute_force_in_any_batches_commits_and_cra
 ) -> None:
     case, rules = trial
     machine = machine_for(case, rules, due_max)
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
 
 
 def test_a_list_is_not_enrolled_again_when_its_session_closes() -> None:
     machine = machine_of()
-    take(machine, shown("u", NOON_MS, RANKER))
+    feed(machine, shown("u", NOON_MS, RANKER))
     for at in (650, 1_150, 2_500):
-        take(machine, shown("clock", NOON_MS + at))
+        feed(machine, shown("clock", NOON_MS + at))
     _, _, lists, *_ = found(machine)["ranker", None].sums["a", "mrr@3"]
     assert lists == 1
 
@@ -271,11 +271,11 @@ ROWS = ("1", "1/e20000", "1/h480012", "1:20000", "1:20000/e20000", "1:20000/h480
 
 def test_an_ended_run_leaves_nothing_in_the_store() -> None:
     machine = machine_of(due_max=1, idle_ms=DAY_MS)
-    take(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))
+    feed(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))
     users = [f"u{number}" for number in range(5)]
     totals, due, cells = kept(machine, *users)
     assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {*ROWS})
-    take(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
+    feed(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
     assert kept(machine, *users) == ({}, ["clock"], {})
     assert list(machine.state.runs) == []
 
@@ -283,9 +283,9 @@ def test_an_ended_run_leaves_nothing_in_the_store() -> None:
 def test_totals_of_users_are_kept_until_the_run_ends() -> None:
     machine = machine_of(idle_ms=DAY_MS)
     half = DAY_MS // 2
-    take(machine, shown("u", NOON_MS, RANKER), *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(1, 6)))
+    feed(machine, shown("u", NOON_MS, RANKER), *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(1, 6)))
     assert "u" in kept(machine, "u")[0]
-    take(machine, shown("u", NOON_MS + half * 6, (("ranker", "b"),)), shown("clock", NOON_MS + half * 6 + 10_000))
+    feed(machine, shown("u", NOON_MS + half * 6, (("ranker", "b"),)), shown("clock", NOON_MS + half * 6 + 10_000))
     scope = found(machine)["ranker", None]
     assert scope.first_exposures == {"a": 2}
     assert {variant for variant, _ in scope.sums} == {"a", "b"}
@@ -294,7 +294,7 @@ def test_totals_of_users_are_kept_until_the_run_ends() -> None:
 
 def test_an_experiment_that_returns_after_its_run_has_ended_starts_a_new_run() -> None:
     machine = machine_of(idle_ms=DAY_MS)
-    take(
+    feed(
         machine,
         shown("u", NOON_MS, RANKER),
         shown("u", NOON_MS + 3 * DAY_MS, (("ranker", "b"),)),
@@ -306,7 +306,7 @@ def test_an_experiment_that_returns_after_its_run_has_ended_starts_a_new_run() -
 
 def test_after_its_configured_end_an_experiment_keeps_its_result_and_no_users() -> None:
     machine = machine_of(idle_ms=100 * DAY_MS, spans={"ranker": Span(None, NOON_MS + 50)})
-    take(
+    feed(
         machine,
         shown("u", NOON_MS, RANKER),
         shown("v", NOON_MS + 50, RANKER),
@@ -320,23 +320,23 @@ def test_after_its_configured_end_an_experiment_keeps_its_result_and_no_users() 
 def test_a_day_has_its_own_first_exposures() -> None:
     machine = machine_of()
     tomorrow = NOON_MS + DAY_MS
-    take(machine, shown("u", NOON_MS, RANKER), shown("u", tomorrow, (("ranker", "b"),)), shown("clock", tomorrow + 10_000))
+    feed(machine, shown("u", NOON_MS, RANKER), shown("u", tomorrow, (("ranker", "b"),)), shown("clock", tomorrow + 10_000))
     scopes = {day: (scope.first_exposures, len(scope.moves)) for (_, day), scope in found(machine).items()}
     assert scopes == {None: ({"a": 1}, 1), 20_000: ({"a": 1}, 0), 20_001: ({"b": 1}, 0)}
 
 
 def test_days_without_stored_panes_are_dropped() -> None:
     machine = machine_of(retention_ms=DAY_MS)
-    take(machine, *(shown("u", NOON_MS + turn * DAY_MS, RANKER) for turn in range(4)), shown("clock", NOON_MS + 3 * DAY_MS + 10_000))
+    feed(machine, *(shown("u", NOON_MS + turn * DAY_MS, RANKER) for turn in range(4)), shown("clock", NOON_MS + 3 * DAY_MS + 10_000))
     assert set(found(machine)) == {("ranker", None), ("ranker", 20_002), ("ranker", 20_003)}
 
 
 def test_variants_beyond_the_limit_are_rejected_until_other_runs_end() -> None:
     machine = machine_of(idle_ms=DAY_MS, variants_max=2)
     arms = [(("ranker", variant),) for variant in "abc"]
-    take(machine, *(shown("u", NOON_MS + turn, labels) for turn, labels in enumerate(arms)))
+    feed(machine, *(shown("u", NOON_MS + turn, labels) for turn, labels in enumerate(arms)))
     assert machine.state.progress.counts["too_many_variants", 0] == 1
-    take(
+    feed(
         machine,
         shown("clock", NOON_MS + 2 * DAY_MS),
         *(shown("u", NOON_MS + 2 * DAY_MS + turn, labels) for turn, labels in enumerate(arms[1:])),
@@ -347,7 +347,7 @@ def test_variants_beyond_the_limit_are_rejected_until_other_runs_end() -> None:
 def test_a_waiting_list_sets_the_due_time_of_its_user() -> None:
     """Lists are final half a second after they are shown. The session can close after a second."""
     machine = machine_of()
-    take(
+    feed(
         machine,
         *(clicked("u", NOON_MS + turn * 900) for turn in range(4)),
         shown("u", NOON_MS + 3_600, RANKER),
@@ -368,14 +368,14 @@ def test_lists_beyond_the_limit_of_user_totals_are_counted() -> None:
     assert highest.lists_max < 5_000
     engine.user_totals.lists_max = 2
     machine = Machine(engine, SETTINGS)
-    take(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
+    feed(machine, *(shown("u", NOON_MS + turn, RANKER) for turn in range(3)), shown("clock", NOON_MS + 10_000))
     assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 2)
     assert machine.state.progress.counts["experiment_lists_full", 0] == 2  # for the whole run, and for the day
 
 
 def test_without_experiments_only_sessions_of_users_are_stored() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    feed(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     assert kept(machine, "u") == ({}, ["clock"], {})
 
 
@@ -400,16 +400,16 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
 def test_unmatched_feedback_is_counted_by_the_days_of_an_experiment() -> None:
     machine = machine_of()
     before, tomorrow = NOON_MS - 3 * DAY_MS, NOON_MS + DAY_MS
-    take(machine, *(clicked("w", before + number) for number in range(9)), shown("clock", before + 10_000))
+    feed(machine, *(clicked("w", before + number) for number in range(9)), shown("clock", before + 10_000))
     lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
-    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(3)), clicked("w", NOON_MS + 9), clock(NOON_MS + 10_000))
+    feed(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(3)), clicked("w", NOON_MS + 9), clock(NOON_MS + 10_000))
     sound = experiment_reports(machine)
     assert {scope: (each.health.unmatched_share, each.verdict.word) for scope, each in sound.items()} == {
         "start": (0.25, "inconclusive"),
         "day": (0.25, "inconclusive"),
     }
     lists = [shown(f"u{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
-    take(machine, *lists, *(clicked("w", tomorrow + 9) for _ in range(4)), clock(tomorrow + 10_000))
+    feed(machine, *lists, *(clicked("w", tomorrow + 9) for _ in range(4)), clock(tomorrow + 10_000))
     broken = experiment_reports(machine)
     assert {scope: each.health.unmatched_share for scope, each in broken.items()} == {"start": 6 / 9, "day": 1.0}
     assert broken["day"].verdict.reason == "100 % of all feedback matches no list; the limit is 25 %"
@@ -417,9 +417,9 @@ def test_unmatched_feedback_is_counted_by_the_days_of_an_experiment() -> None:
 
 def test_feedback_counts_are_dropped_with_the_experiments_and_panes_of_their_days() -> None:
     machine = machine_of(idle_ms=2 * DAY_MS + DAY_MS // 2, retention_ms=DAY_MS)
-    take(machine, clicked("w", NOON_MS), shown("u", NOON_MS + DAY_MS, RANKER), clicked("w", NOON_MS + DAY_MS + 5_000))
+    feed(machine, clicked("w", NOON_MS), shown("u", NOON_MS + DAY_MS, RANKER), clicked("w", NOON_MS + DAY_MS + 5_000))
     for days, left in ((2, {1, 2}), (3, {1, 2, 3}), (4, {3, 4})):  # on the fourth day the experiment is over
-        take(machine, clicked("w", NOON_MS + days * DAY_MS), clock(NOON_MS + days * DAY_MS + 10_000))
+        feed(machine, clicked("w", NOON_MS + days * DAY_MS), clock(NOON_MS + days * DAY_MS + 10_000))
         machine.open()
         assert {day - NOON_MS // DAY_MS for day in machine.state.feedback_days.by_day} == left
 
@@ -427,11 +427,11 @@ def test_feedback_counts_are_dropped_with_the_experiments_and_panes_of_their_day
 def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:
     machine = machine_of()
     lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
-    take(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in (1, 2)), shown("clock", NOON_MS + 10_000))
+    feed(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in (1, 2)), shown("clock", NOON_MS + 10_000))
     before = experiment_reports(machine)
     assert {scope: [arm.users for arm in each.variants] for scope, each in before.items()} == {"start": [2, 2], "day": [2, 2]}
     tomorrow = NOON_MS + DAY_MS
-    take(
+    feed(
         machine,
         *(shown(f"v{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(6)),
         shown("clock", tomorrow + 10_000),
@@ -459,12 +459,12 @@ def machine_with_past(due_max: int = 1_000, end_ms: int | None = None, earlier: 
 
 def test_lists_before_an_experiment_are_dropped_if_it_never_starts() -> None:
     machine = machine_with_past(due_max=1)
-    take(
+    feed(
         machine, *(shown(f"u{number}", NOON_MS - 9_000 + number) for number in range(3)), shown("v", NOON_MS - 2 * HOUR_MS), clock(NOON_MS)
     )
     users = ("u0", "u1", "u2", "v")
     assert (set(kept(machine, *users)[0]), set(kept(machine)[1])) == ({"u0", "u1", "u2"}, {"u0", "u1", "u2", "clock"})
-    take(machine, clock(NOON_MS + DAY_MS), clock(NOON_MS + DAY_MS + 10_000), clock(NOON_MS + DAY_MS + 20_000))
+    feed(machine, clock(NOON_MS + DAY_MS), clock(NOON_MS + DAY_MS + 10_000), clock(NOON_MS + DAY_MS + 20_000))
     assert kept(machine, *users) == ({}, ["clock"], {})
 
 
@@ -472,17 +472,17 @@ def test_lists_before_an_experiment_are_kept_until_its_run_ends() -> None:
     machine = machine_with_past()
     half = DAY_MS // 2
     before = [shown(user, NOON_MS - 9_000 + turn, items=("i", "j")) for turn, user in enumerate("uvw")]
-    take(machine, *before, *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(4)))
+    feed(machine, *before, *(shown("v", NOON_MS + half * turn, RANKER) for turn in range(4)))
     assert set(kept(machine, "u", "v", "w")[0]) == {"u", "v", "w"}
-    take(machine, shown("u", NOON_MS + half * 4, RANKER), clock(NOON_MS + half * 4 + 10_000))
+    feed(machine, shown("u", NOON_MS + half * 4, RANKER), clock(NOON_MS + half * 4 + 10_000))
     assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 2
-    take(machine, clock(NOON_MS + 9 * half), clock(NOON_MS + 9 * half + 10_000))
+    feed(machine, clock(NOON_MS + 9 * half), clock(NOON_MS + 9 * half + 10_000))
     assert kept(machine, "u", "v", "w") == ({}, ["clock"], {})
 
 
 def test_lists_before_an_experiment_are_dropped_after_its_configured_end() -> None:
     machine = machine_with_past(end_ms=NOON_MS + 5_000)
-    take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), *(clock(NOON_MS + 5_000 * turn) for turn in (1, 2, 3, 4)))
+    feed(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), *(clock(NOON_MS + 5_000 * turn) for turn in (1, 2, 3, 4)))
     assert kept(machine, "u")[:2] == ({}, ["clock"])
     assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 1
 
@@ -491,7 +491,7 @@ def test_a_visit_across_midnight_has_the_same_covariates_in_all_and_on_each_day(
     midnight = NOON_MS + DAY_MS // 2
     visit = [shown("u", midnight + at, RANKER) for at in (-100, 100)]
     machine = machine_with_past()
-    take(machine, shown("u", NOON_MS - 9_000), *visit, clock(midnight + 10_000))
+    feed(machine, shown("u", NOON_MS - 9_000), *visit, clock(midnight + 10_000))
     covariates = {day: scope.covariates["a", "ndcg@1"][0] for (_, day), scope in found(machine).items()}
     assert covariates == {None: 1, NOON_MS // DAY_MS: 1, NOON_MS // DAY_MS + 1: 1}
 
@@ -500,10 +500,10 @@ def test_the_covariate_period_of_a_run_never_changes() -> None:
     began_with = {}
     for earlier, later in (((BEFORE,), ()), ((), (BEFORE,)), ((BEFORE,), (BEFORE._replace(from_ms=0),))):
         machine = machine_with_past(earlier=earlier)
-        take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
+        feed(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 5_000))
         machine.engine = machine_with_past(earlier=later).engine
         machine.open()
-        take(machine, shown("u", NOON_MS + 9_000, RANKER), shown("v", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+        feed(machine, shown("u", NOON_MS + 9_000, RANKER), shown("v", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
         scope = found(machine)["ranker", None]
         assert scope.sums["a", "ndcg@1"][:3] == (2, 0, 3)
         began_with[earlier, later] = scope.covariates.get(("a", "ndcg@1"), (0,))[0]
@@ -515,7 +515,7 @@ def test_runs_with_and_without_covariates_are_merged_without() -> None:
     for machine in machines:
         both = shown("both", NOON_MS + 20, RANKER), drafted("both", NOON_MS + 30, ("b", "a"))
         once = shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), drafted("v", NOON_MS + 20, ("a", "b"))
-        take(machine, *once, *both, clock(NOON_MS + 5_000))
+        feed(machine, *once, *both, clock(NOON_MS + 5_000))
     engine = machines[0].engine
     assert engine.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
@@ -540,18 +540,18 @@ def drafted(user: str, ts: int, teams: tuple[str, ...]) -> Arrival:
 
 def test_credits_of_a_user_with_lists_of_another_variant_stay() -> None:
     machine = machine_of()
-    take(machine, drafted("u", NOON_MS, ("a", "b")), drafted("v", NOON_MS, ("b", "a")), clock(NOON_MS + 5_000))
+    feed(machine, drafted("u", NOON_MS, ("a", "b")), drafted("v", NOON_MS, ("b", "a")), clock(NOON_MS + 5_000))
     assert found(machine)["ranker", None].credits["a", "b"][:6] == (2, 1, 1, 1, 0, 1)
-    take(machine, shown("u", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
+    feed(machine, shown("u", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
     assert found(machine)["ranker", None].credits["a", "b"][:6] == (2, 1, 1, 1, 0, 1)
 
 
 def test_lists_with_teams_beyond_the_limits_are_counted() -> None:
     machine = machine_of()
-    take(machine, drafted("u", NOON_MS, tuple("abcdefghi")), clock(NOON_MS + 5_000))
+    feed(machine, drafted("u", NOON_MS, tuple("abcdefghi")), clock(NOON_MS + 5_000))
     assert machine.state.progress.counts["too_many_teams", 0] == 1
     assert found(machine)["ranker", None].credits == {}
     pairs = [(f"a{number}", f"b{number}") for number in range(TEAM_PAIRS_MAX + 1)]
-    take(machine, *(drafted("u", NOON_MS + 10_000 + turn, pair) for turn, pair in enumerate(pairs)), clock(NOON_MS + 20_000))
+    feed(machine, *(drafted("u", NOON_MS + 10_000 + turn, pair) for turn, pair in enumerate(pairs)), clock(NOON_MS + 20_000))
     assert len(found(machine)["ranker", None].credits) == TEAM_PAIRS_MAX
     assert machine.state.progress.counts["too_many_teams", 0] == 3  # for the whole run, and for the day

@@ -17,7 +17,7 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.windows.panes import WindowRules
 from tests.support.brute_force import assert_equals_brute_force, grades_text
-from tests.support.enrolments import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTINGS, clicked, expected, found, kept, shown, take
+from tests.support.enrolments import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTINGS, clicked, expected, feed, found, kept, shown
 from tests.support.experiment_tasks import Tasks, exposed, publisher_of, since_start
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
@@ -47,12 +47,12 @@ def test_after_switches_windows_and_experiments_equal_brute_force(
     machine = Machine(on if was_on else off, case.settings, due_max=due_max)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(case.steps)), min_size=2, max_size=3)))
     for cut, engine in zip(cuts, (off, on, off) if was_on else (on, off, on), strict=False):
-        machine.take_all(case.steps[:cut], data)
+        machine.feed_all(case.steps[:cut], data)
         switch(machine, engine)
     if machine.engine is off:
         switch(machine, on)
     since = newest(machine) + 1
-    machine.take_all(case.steps, data)
+    machine.feed_all(case.steps, data)
     machine.finish(flush)
     assert_equals_brute_force(machine, case, flush=flush)
     spans = {name: Span(since if since > NEVER + 1 else None) for name in ("ranker", "layout")}
@@ -65,11 +65,11 @@ def test_after_switches_windows_and_experiments_equal_brute_force(
 def test_lists_from_before_experiments_were_switched_on_do_not_count() -> None:
     settings = replace(SETTINGS, lateness_ms=100)
     machine = Machine(engine_of(settings), settings)
-    take(machine, shown("u", NOON_MS, RANKER))
+    feed(machine, shown("u", NOON_MS, RANKER))
     switch(machine, engine_of(settings, experiments=ExperimentRules(idle_ms=DAY_MS)))
-    take(machine, shown("w", NOON_MS - 1, RANKER), shown("v", NOON_MS + 1, RANKER))  # the first one is not late
+    feed(machine, shown("w", NOON_MS - 1, RANKER), shown("v", NOON_MS + 1, RANKER))  # the first one is not late
     machine.open()
-    take(machine, shown("u", NOON_MS + 2, RANKER), shown("clock", NOON_MS + 10_000))
+    feed(machine, shown("u", NOON_MS + 2, RANKER), shown("clock", NOON_MS + 10_000))
     scope = found(machine)["ranker", None]
     assert scope.first_exposures == {"a": 2}
     assert scope.sums["a", "ndcg@1"][:3] == (2, 0, 2)
@@ -78,9 +78,9 @@ def test_lists_from_before_experiments_were_switched_on_do_not_count() -> None:
 def test_a_list_after_uncounted_ones_is_enrolled_when_its_pane_is_final() -> None:
     """Feedback keeps the session open. The uncounted list alone would make the user due only when the session closes."""
     machine = Machine(OFF, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER))
+    feed(machine, shown("u", NOON_MS, RANKER))
     switch(machine, ON)
-    take(machine, shown("u", NOON_MS + 50, RANKER), clicked("u", NOON_MS + 700), clicked("u", NOON_MS + 1_000))
+    feed(machine, shown("u", NOON_MS + 50, RANKER), clicked("u", NOON_MS + 700), clicked("u", NOON_MS + 1_000))
     assert machine.state.sessions.open == 1
     assert machine.state.enrolments.enrolled_before == NOON_MS + 500
     assert found(machine)["ranker", None].first_exposures == {"a": 1}
@@ -89,13 +89,13 @@ def test_a_list_after_uncounted_ones_is_enrolled_when_its_pane_is_final() -> Non
 def test_switching_experiments_off_removes_user_totals_from_the_store() -> None:
     machine = Machine(ON, SETTINGS)
     names = [f"u{number}" for number in range(5)]
-    take(machine, *(shown(name, NOON_MS + number, RANKER) for number, name in enumerate(names)), shown("clock", NOON_MS + 10_000))
+    feed(machine, *(shown(name, NOON_MS + number, RANKER) for number, name in enumerate(names)), shown("clock", NOON_MS + 10_000))
     totals, _, cells = kept(machine, *names)
     assert (set(totals), set(cells)) == (set(names), {"1", "1/e20000", "1/h480012", "1:20000", "1:20000/e20000", "1:20000/h480012"})
     switch(machine, OFF)
-    take(machine, shown("clock", NOON_MS + 20_000))
+    feed(machine, shown("clock", NOON_MS + 20_000))
     assert kept(machine, *names)[2] == {}
-    take(machine, shown("clock", NOON_MS + 2 * DAY_MS), shown("clock", NOON_MS + 2 * DAY_MS + 10_000))
+    feed(machine, shown("clock", NOON_MS + 2 * DAY_MS), shown("clock", NOON_MS + 2 * DAY_MS + 10_000))
     assert kept(machine, *names) == ({}, ["clock"], {})
 
 
@@ -103,7 +103,7 @@ def test_measures_are_not_read_from_the_text_of_the_rules() -> None:
     grades = "click=1, open experiments[tab=1"
     on, off = (engine_of(SETTINGS, grades, experiments=rules) for rules in (ExperimentRules(idle_ms=DAY_MS), None))
     machine = Machine(on, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER))
+    feed(machine, shown("u", NOON_MS, RANKER))
     for engine in (off, on, off):
         switch(machine, engine)
         assert machine.state.changed
@@ -113,7 +113,7 @@ def test_measures_are_not_read_from_the_text_of_the_rules() -> None:
 
 def test_experiments_with_other_metrics_are_rejected_with_what_to_do() -> None:
     machine = Machine(ON, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER))
+    feed(machine, shown("u", NOON_MS, RANKER))
     with pytest.raises(
         StateError, match=r"measured by other metrics: set experiments\.metrics back.*\n  experiments\.metrics: stored ndcg@1, "
     ):
@@ -122,7 +122,7 @@ def test_experiments_with_other_metrics_are_rejected_with_what_to_do() -> None:
 
 def test_a_switch_is_committed_without_events() -> None:
     machine = Machine(ON, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    feed(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     switch(machine, OFF)
     assert machine.state.changed
     machine.commit()
@@ -133,25 +133,25 @@ def test_a_switch_is_committed_without_events() -> None:
 
 def test_totals_from_before_a_pause_are_not_restored_after_it() -> None:
     machine = Machine(ON, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    feed(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     switch(machine, OFF)
-    take(machine, shown("u", NOON_MS + 20_000, (("ranker", "b"),)), shown("clock", NOON_MS + 30_000))
+    feed(machine, shown("u", NOON_MS + 20_000, (("ranker", "b"),)), shown("clock", NOON_MS + 30_000))
     switch(machine, ON)
-    take(machine, shown("u", NOON_MS + 40_000, (("ranker", "c"),)), shown("clock", NOON_MS + 50_000))
+    feed(machine, shown("u", NOON_MS + 40_000, (("ranker", "c"),)), shown("clock", NOON_MS + 50_000))
     scope = found(machine)["ranker", None]
     assert (scope.first_exposures, scope.moves) == ({"c": 1}, {})
 
 
 def test_other_measures_are_rejected_with_both_ways_out() -> None:
     machine = Machine(ON, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER))
+    feed(machine, shown("u", NOON_MS, RANKER))
     other = engine_of(SETTINGS, experiments=ExperimentRules(metrics=("mrr@1",)))
     with pytest.raises(StateError, match=r"experiments\.enabled = false.*or start a new redis\.namespace"):
         switch(machine, other)
     switch(machine, OFF)
     machine.commit()
     switch(machine, other)
-    take(machine, shown("u", NOON_MS + 5_000, RANKER), shown("clock", NOON_MS + 20_000))
+    feed(machine, shown("u", NOON_MS + 5_000, RANKER), shown("clock", NOON_MS + 20_000))
     assert {measure for _, measure in found(machine)["ranker", None].sums} == {"mrr@1"}
 
 
@@ -164,12 +164,12 @@ def ending(end_ms: int | None) -> Engine:
 )
 def test_an_ended_experiment_cannot_get_a_later_end(later: int | None, message: str) -> None:
     machine = Machine(ending(END_MS), SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    feed(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     switch(machine, ending(END_MS + 50_000))  # it has not ended yet
-    take(machine, shown("u", NOON_MS + 20_000, RANKER), shown("clock", NOON_MS + 30_000))
+    feed(machine, shown("u", NOON_MS + 20_000, RANKER), shown("clock", NOON_MS + 30_000))
     assert found(machine)["ranker", None].first_exposures == {"a": 1}
     switch(machine, ending(END_MS))
-    take(machine, shown("u", END_MS + 1_000, RANKER), shown("clock", END_MS + 10_000))
+    feed(machine, shown("u", END_MS + 1_000, RANKER), shown("clock", END_MS + 10_000))
     with pytest.raises(StateError, match=rf"'ranker' has ended at {END_MS} \(epoch ms\) and now {message}: .*another name"):
         switch(machine, ending(later))
     machine.engine = ending(END_MS - 1)
@@ -180,7 +180,7 @@ def test_an_ended_experiment_cannot_get_a_later_end(later: int | None, message: 
 @pytest.mark.parametrize("experiments", [None, ExperimentRules(idle_ms=DAY_MS)])
 def test_rules_that_change_windows_are_rejected_with_any_experiments(experiments: ExperimentRules | None) -> None:
     machine = Machine(ON, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER))
+    feed(machine, shown("u", NOON_MS, RANKER))
     with pytest.raises(StateError, match=r"use a new redis\.namespace"):
         switch(machine, engine_of(SETTINGS, "click=2", experiments=experiments))
 
@@ -208,7 +208,7 @@ def test_experiments_are_not_shown_until_all_tasks_are_switched() -> None:
 @pytest.mark.parametrize("counting", [ON, OFF])
 def test_an_exporter_shows_windows_of_workers_with_other_experiment_rules(counting: Engine) -> None:
     machine = Machine(counting, SETTINGS)
-    take(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
+    feed(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     shower = OFF if counting is ON else ON
     view = (
         None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.model import Exposure
 from tests.oracle import Arrival
-from tests.support.enrolments import DAY_MS, NOON_MS, SETTINGS, clock, found, shown, take
+from tests.support.enrolments import DAY_MS, NOON_MS, SETTINGS, clock, feed, found, shown
 from tests.support.machine import Machine, engine_of
 
 UNDER = replace(SETTINGS, validity_ms=DAY_MS)
@@ -24,7 +24,7 @@ def exposed(user: str, ts: int, variant: str = "a") -> Arrival:
 
 def test_users_without_a_list_are_in_the_split_and_nowhere_else() -> None:
     machine = machine_of()
-    take(machine, exposed("u", NOON_MS), exposed("v", NOON_MS, "b"), shown("u", NOON_MS + 1), clock(NOON_MS + 5_000))
+    feed(machine, exposed("u", NOON_MS), exposed("v", NOON_MS, "b"), shown("u", NOON_MS + 1), clock(NOON_MS + 5_000))
     scope = found(machine)["ranker", None]
     assert (exposed_users(machine), scope.first_exposures) == ({"a": 1, "b": 1}, {"a": 1})
     assert {variant for variant, _ in scope.sums} == {"a"}
@@ -33,7 +33,7 @@ def test_users_without_a_list_are_in_the_split_and_nowhere_else() -> None:
 def test_only_the_first_exposure_of_a_user_counts_in_the_run_and_on_each_day() -> None:
     machine = machine_of()
     later = NOON_MS + DAY_MS
-    take(
+    feed(
         machine,
         exposed("u", NOON_MS),
         exposed("u", NOON_MS + 9, "b"),
@@ -47,15 +47,15 @@ def test_only_the_first_exposure_of_a_user_counts_in_the_run_and_on_each_day() -
 
 def test_of_exposures_at_one_time_the_least_variant_counts() -> None:
     machine = machine_of()
-    take(machine, exposed("u", NOON_MS, "b"), exposed("u", NOON_MS, "a"), clock(NOON_MS + 5_000))
+    feed(machine, exposed("u", NOON_MS, "b"), exposed("u", NOON_MS, "a"), clock(NOON_MS + 5_000))
     assert exposed_users(machine) == {"a": 1}
 
 
 def test_an_exposure_is_not_counted_before_an_earlier_one_can_no_longer_arrive() -> None:
     machine = Machine(engine_of(replace(UNDER, lateness_ms=100), experiments=ExperimentRules()), replace(UNDER, lateness_ms=100))
-    take(machine, exposed("u", NOON_MS + 50, "b"), clock(NOON_MS + 100), exposed("u", NOON_MS + 10))
+    feed(machine, exposed("u", NOON_MS + 50, "b"), clock(NOON_MS + 100), exposed("u", NOON_MS + 10))
     assert found(machine) == {}
-    take(machine, clock(NOON_MS + 5_000))
+    feed(machine, clock(NOON_MS + 5_000))
     assert exposed_users(machine) == {"a": 1}
 
 

@@ -17,7 +17,7 @@ from streammetrics.experiments import cross_of_users
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.statistics.moments import of_users
 from streammetrics.windows.final_lists import FinalList, FinalLists
-from tests.support.enrolments import NOON_MS, RANKER, clock, found, machine_of, shown, take
+from tests.support.enrolments import NOON_MS, RANKER, clock, feed, found, machine_of, shown
 
 MIDNIGHT_MS = NOON_MS + DAY_MS // 2
 BOTH: Labels = (("layout", "x"), ("ranker", "a"))
@@ -51,7 +51,7 @@ def test_sums_over_all_users_may_exceed_int64() -> None:
     assert 4 * size * best > 1 << 63
     runs, _, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
     for record in records:
-        ((lists, packed, _),) = [totals for scopes, totals in record.totals.items() if (1, WHOLE, "a") in scopes.places]
+        ((lists, packed, _),) = [totals for scopes, totals in record.totals.items() if (1, WHOLE, "a") in scopes.arms]
         assert (lists, unpack_sums([packed], 1).tolist()) == (size, [[size * best]])
     assert runs.of_number[1].scopes[WHOLE].moments.by_variant()["a"] == of_users(layout.measures, [[size, size * best]] * 4)
 
@@ -64,7 +64,7 @@ def test_separate_lists_of_a_user_share_totals_and_are_counted_beyond_the_limit(
     totals = {
         tuple(scope): (lists, unpack_sums([packed], 1)[0, 0] >> 40)
         for scopes, (lists, packed, _) in record.totals.items()
-        for *scope, _ in scopes.places
+        for *scope, _ in scopes.arms
     }
     ranker, layouts = (runs.of_name[name][0].number for name in ("ranker", "layout"))
     day = NOON_MS // DAY_MS
@@ -74,15 +74,15 @@ def test_separate_lists_of_a_user_share_totals_and_are_counted_beyond_the_limit(
 
 def test_lists_of_one_visit_count_on_their_own_days() -> None:
     machine = machine_of()
-    take(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-400, -200, 0)), clock(MIDNIGHT_MS + 10_000))
+    feed(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-400, -200, 0)), clock(MIDNIGHT_MS + 10_000))
     lists = {day: scope.sums["a", "ndcg@1"][2] for (_, day), scope in found(machine).items()}
     assert lists == {None: 3, NOON_MS // DAY_MS: 2, NOON_MS // DAY_MS + 1: 1}
 
 
 def test_a_visit_across_midnight_is_one_first_exposure_in_all_and_one_for_each_day() -> None:
     machine = machine_of()
-    take(machine, shown("u", NOON_MS, RANKER), clock(NOON_MS + 10_000))
-    take(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-100, 100)), clock(MIDNIGHT_MS + 10_000))
+    feed(machine, shown("u", NOON_MS, RANKER), clock(NOON_MS + 10_000))
+    feed(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-100, 100)), clock(MIDNIGHT_MS + 10_000))
     scopes = found(machine)
     exposures = {day: (scope.first_exposures, scope.sums["a", "ndcg@1"][2]) for (_, day), scope in scopes.items()}
     assert exposures == {None: ({"a": 1}, 3), NOON_MS // DAY_MS: ({"a": 1}, 2), NOON_MS // DAY_MS + 1: ({"a": 1}, 1)}
@@ -94,17 +94,17 @@ def test_a_user_of_many_experiments_has_one_entry_on_the_first_day_and_then_one_
     first_day, second_day = [list_of(NOON_MS, labels), list_of(NOON_MS + 1, labels)], [list_of(MIDNIGHT_MS, labels)]
     for lists, entries in ((first_day, [32]), (first_day + second_day, [16, 16, 16]), (second_day, [32])):
         runs, _, (record,) = entered(layout, [lists])
-        assert [len(scopes.places) for scopes in record.totals] == entries
+        assert [len(scopes.arms) for scopes in record.totals] == entries
         assert len({tuple(run.scopes[WHOLE].moments.by_variant()["a"]) for run in runs}) == 1
 
 
 def test_a_user_who_moves_in_many_experiments_has_one_set_of_totals_for_each_variant_and_the_same_cross_moments() -> None:
-    """In the last experiment the user moves later, so its places are split off."""
+    """In the last experiment the user moves later, so its arms are split off."""
     layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
     names = [f"e{number:02}" for number in range(16)]
     labels = [tuple((name, "ba"[at < (7 if name == names[-1] else 5)]) for name in names) for at in (0, 1, 5, 6, 8)]
     runs, _, (record,) = entered(layout, [[list_of(NOON_MS + at, labels[number]) for number, at in enumerate((0, 1, 5, 6, 8))]])
-    assert sorted(len(places.places) for places in record.totals) == [2, 2, 30, 30]
+    assert sorted(len(arms.arms) for arms in record.totals) == [2, 2, 30, 30]
     for name in names:
         (run,) = runs.of_name[name]
         before, after = (4, 1) if name == names[-1] else (2, 3)
@@ -119,7 +119,7 @@ def test_sets_of_places_are_split_where_a_list_shows_other_variants_or_fewer_exp
     runs, _, (record,) = entered(layout, [[list_of(NOON_MS, both), list_of(NOON_MS + 1, RANKER), list_of(NOON_MS + 2, other)]])
     ranker, layouts = (runs.of_name[name][0] for name in ("ranker", "layout"))
     day = NOON_MS // DAY_MS
-    lists = {place: totals.lists for places, totals in record.totals.items() for place in places.places}
+    lists = {arm: totals.lists for arms, totals in record.totals.items() for arm in arms.arms}
     scopes = [(ranker.number, "a", 2), (ranker.number, "b", 1), (layouts.number, "x", 2)]
     assert lists == {(number, scope, variant): count for number, variant, count in scopes for scope in (WHOLE, day)}
     assert ranker.scopes[WHOLE].hours.new_users() == {"a": 1}

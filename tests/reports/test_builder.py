@@ -37,7 +37,7 @@ def update_task(
     """Update a task that has read a list at each of these times and committed after each."""
     machine = Machine(engine, SETTINGS)
     for ts in times:
-        machine.take([Arrival("events", Impression(f"x{ts}", user, ts, ("i",)))])
+        machine.feed([Arrival("events", Impression(f"x{ts}", user, ts, ("i",)))])
         machine.commit()
     machine.finish(flush)
     view = machine.store.view([0], {})[0]
@@ -91,7 +91,7 @@ def test_a_user_with_exposures_only_is_not_open() -> None:
     settings = replace(SETTINGS, validity_ms=50)
     engine = engine_of(settings, retention_ms=10)
     machine = Machine(engine, settings)
-    machine.take([Arrival("events", Exposure("early", 1, "ranker", "new")), Arrival("events", Impression("x", "u", 2, ("i",)))])
+    machine.feed([Arrival("events", Exposure("early", 1, "ranker", "new")), Arrival("events", Impression("x", "u", 2, ("i",)))])
     machine.commit()
     view = machine.store.view([0], {})[0]
     builder = ReportBuilder(engine.layout, WindowRules(pane_ms=1, windows_ms=(5,), lateness_ms=0, attribution_ms=1), {}, engine.signature)
@@ -104,10 +104,10 @@ def test_a_window_that_begins_before_users_were_counted_is_withheld() -> None:
 
     def complete(newest: int) -> tuple[int | None, bool]:
         machine = Machine(engine_of(SETTINGS, retention_ms=50), SETTINGS)
-        machine.take([Arrival("events", Impression("before", "u", 6, ("i",)))])
+        machine.feed([Arrival("events", Impression("before", "u", 6, ("i",)))])
         machine.commit()
         machine = Machine(engine_of(SETTINGS, retention_ms=50, unique_users=UniqueUserRules(panes=5)), SETTINGS, machine.store)
-        machine.take([Arrival("events", Impression("after", "u", newest, ("i",)))])
+        machine.feed([Arrival("events", Impression("after", "u", newest, ("i",)))])
         machine.finish(flush=False)
         builder = builder_of()
         builder.update(0, machine.store.view([0], {})[0])

@@ -214,8 +214,8 @@ def test_events_refused_as_future_are_named_with_the_times_of_records() -> None:
 def test_late_events_in_another_unit_do_not_blame_the_sender_of_right_times() -> None:
     settings = Settings(inputs=("events",), pane_ms=10, windows_ms=(10,))
     machine = Machine(engine_of(settings), settings)
-    machine.take([Arrival("events", Impression(f"r{number}", "u", NOON_MS + number, ("i",))) for number in range(9)])
-    machine.take([Arrival("events", Feedback("u", NOON_MS // 1_000 + number, "i", "click")) for number in range(9)])
+    machine.feed([Arrival("events", Impression(f"r{number}", "u", NOON_MS + number, ("i",))) for number in range(9)])
+    machine.feed([Arrival("events", Feedback("u", NOON_MS // 1_000 + number, "i", "click")) for number in range(9)])
     machine.finish(flush=True)
     late = next(each for each in machine.report().warnings() if each.key.startswith("late"))
     assert late.text.startswith(
@@ -231,7 +231,7 @@ def test_the_report_of_the_engine_has_these_sentences() -> None:
     settings = Settings(inputs=("events",), pane_ms=10, windows_ms=(10,))
     machine = Machine(engine_of(settings), settings)
     events = (Impression("x", "u", 1, ("i",)), Feedback("u", 2, "i", "tap"))
-    machine.take([Arrival("events", event) for event in events])
+    machine.feed([Arrival("events", event) for event in events])
     machine.finish(flush=True)
     seconds, unknown = map(str, machine.report().warnings())
     assert seconds.startswith("The times of the events of events are 1970-01-01 00:00:00 UTC or before")

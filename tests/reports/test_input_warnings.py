@@ -22,7 +22,7 @@ def report_of(late: int, in_time: int) -> dict[str, Any]:
     shown = [Impression("first", "fast", NOW_MS + HOUR_MS, ("a",))]
     shown += [Impression(f"r{number}", "u", NOW_MS + HOUR_MS - 62_000, ("a",)) for number in range(late)]
     shown += [Impression(f"s{number}", f"v{number}", NOW_MS + HOUR_MS, ("a",)) for number in range(in_time)]
-    machine.take([Arrival("events", event) for event in shown])
+    machine.feed([Arrival("events", event) for event in shown])
     machine.finish(flush=True)
     report: dict[str, Any] = plain(report_state(machine.report(), machine.engine.layout))
     return report
@@ -47,7 +47,7 @@ def test_a_few_late_events_are_only_counted() -> None:
 def test_the_detail_of_a_late_event_names_the_event_that_moved_the_watermark() -> None:
     engine = engine_of(SETTINGS)
     machine = Machine(engine, SETTINGS)
-    machine.take([Arrival("events", Impression("first", "fast", NOW_MS + HOUR_MS, ("a",)))])
+    machine.feed([Arrival("events", Impression("first", "fast", NOW_MS + HOUR_MS, ("a",)))])
     (late,) = machine_step(machine, Feedback("u", NOW_MS, "a", "click"))
     assert late.startswith(f"ts {NOW_MS} is 3540000 ms older than the watermark {NOW_MS + HOUR_MS} less the allowed lateness of 60000 ms")
     assert late.endswith(f"set by the event of user 'fast' at offset 0 with ts {NOW_MS + HOUR_MS}")

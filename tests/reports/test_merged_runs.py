@@ -100,7 +100,7 @@ def test_snapshots_of_two_runs_are_distinguished_by_their_times() -> None:
     next_run_ms = at(1, 2)  # the earliest start of another run
     for ts in (at(0, 1_102), at(0.5), next_run_ms - 1, next_run_ms, next_run_ms + 1_001, next_run_ms + 2_000):
         arms = (("ranker", "control"),) if ts == next_run_ms else ()
-        machine.take([Arrival("events", Impression(f"list-{ts}", "new-c" if arms else "clock", ts, ("i",), arms))])
+        machine.feed([Arrival("events", Impression(f"list-{ts}", "new-c" if arms else "clock", ts, ("i",), arms))])
         machine.finish(flush=False)
         exporter.publish()
     snapshots = [(each, report.entered_ms) for report in reports for each in since_start(report).values() if report.entered_ms is not None]
@@ -153,7 +153,7 @@ def test_the_day_of_the_slowest_task_is_shown_with_its_feedback_only() -> None:
 def test_midnight_still_shows_the_day_that_ended() -> None:
     tasks = Tasks(1)
     tasks.show(0, 0, "a-c")
-    tasks.machines[0].take([Arrival("events", Impression("clock", "clock", at(0.5, 500), ()))])
+    tasks.machines[0].feed([Arrival("events", Impression("clock", "clock", at(0.5, 500), ()))])
     tasks.machines[0].finish(flush=False)
     report = read(tasks).report(1)
     assert report.entered_ms == at(0.5)
@@ -182,7 +182,7 @@ def test_cross_sums_moves_and_credits_are_summed_over_tasks() -> None:
         for number, (user, arm) in enumerate((("both", "control"), ("both", "treatment"), ("mixed", "interleaved"))):
             teams = ("control", "treatment") if arm == "interleaved" else ()
             shown = Impression(f"{number}", user, at(0, number), ("i", "j"), (("ranker", arm),), teams=teams)
-            tasks.machines[task].take([Arrival("events", shown), Arrival("events", Feedback(user, at(0, number), "j", "click"))])
+            tasks.machines[task].feed([Arrival("events", shown), Arrival("events", Feedback(user, at(0, number), "j", "click"))])
         tasks.pass_time(task, 0)
     stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
     assert [users for users, *_ in stored.pairs.values()] == [2]
@@ -215,8 +215,8 @@ def test_the_first_snapshot_of_a_run_may_be_dated_before_its_first_list(patience
     settings = replace(SETTINGS, gap_ms=100)
     engine = engine_of(settings, experiments=ExperimentRules(idle_ms=DAY_MS, patience_ms=patience_ms))
     machine = Machine(engine, settings)
-    machine.take([Arrival("events", Impression("x", "u", NOON_MS, ("i",), (("ranker", "control"),)))])
-    machine.take([Arrival("events", Impression("clock", "clock", NOON_MS + 101, ()))])
+    machine.feed([Arrival("events", Impression("x", "u", NOON_MS, ("i",), (("ranker", "control"),)))])
+    machine.feed([Arrival("events", Impression("clock", "clock", NOON_MS + 101, ()))])
     machine.finish(flush=False)
     assert engine.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)

@@ -22,7 +22,7 @@ SETTINGS = Settings(inputs=("events",), pane_ms=10, windows_ms=(10,))
 
 def report_json(*events: Impression | Feedback) -> dict[str, Any]:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
-    machine.take([Arrival("events", event) for event in events])
+    machine.feed([Arrival("events", event) for event in events])
     machine.finish(flush=True)
     found: dict[str, Any] = plain(published(machine.report(), machine.engine.layout, History()))
     return found

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.sessions.turns import Turns
-from tests.support.enrolments import NOON_MS, RANKER, SETTINGS, clock, found, machine_of, shown, take
+from tests.support.enrolments import NOON_MS, RANKER, SETTINGS, clock, feed, found, machine_of, shown
 
 
 def turns_of(patience_ms: int) -> Turns:
@@ -37,8 +37,8 @@ def test_the_lists_of_one_turn_are_enrolled_together_while_the_session_is_open()
     begin = NOON_MS + 2_000
     begin -= (begin // 100 + crc32(b"u")) % 4 * 100
     lists = [shown("u", begin + at, RANKER) for at in (0, 150, 390, 400)]
-    take(machine, *lists, shown("u", begin + 898, RANKER), clock(begin + 898))
+    feed(machine, *lists, shown("u", begin + 898, RANKER), clock(begin + 898))
     assert found(machine) == {}
-    take(machine, clock(begin + 900))
+    feed(machine, clock(begin + 900))
     assert found(machine)["ranker", None].sums["a", "ndcg@1"][:3] == (1, 0, 3)
     assert machine.state.sessions.open == 2

@@ -40,7 +40,7 @@ def test_a_growing_user_is_read_back_as_it_was(data: st.DataObject, case: Case, 
     machine = machine_for(case)
     with small_pieces(pieces_min):
         for batch in data.draw(batches(case.steps)):
-            machine.take(batch)
+            machine.feed(batch)
             machine.commit()
             stored = machine.store.load(0, list(machine.state.sessions.users)).users
             for user_id, user in machine.state.sessions.users.items():
@@ -60,7 +60,7 @@ def test_tasks_with_growing_users_equal_brute_force_in_any_batches_commits_and_c
 ) -> None:
     machine = machine_for(case)
     with small_pieces(pieces_min):
-        machine.take_all(case.steps, data)
+        machine.feed_all(case.steps, data)
         machine.finish(flush=True)
     assert_equals_brute_force(machine, case, flush=True)
 
@@ -82,7 +82,7 @@ def saves(visits: int) -> tuple[Machine, list[SaveResult]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine.engine, "save", lambda state, **options: found.append(save(state, **options)) or found[-1])
         for number in range(visits):
-            machine.take(visit(number))
+            machine.feed(visit(number))
             machine.commit()
     return machine, found
 

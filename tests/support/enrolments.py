@@ -78,10 +78,10 @@ def machine_of(due_max: int = 1_000, store: Store | None = None, **rules: Any) -
     return Machine(engine_of(SETTINGS, experiments=ExperimentRules(**rules), **limits), SETTINGS, store, due_max=due_max)
 
 
-def take(machine: Machine, *steps: Arrival) -> None:
+def feed(machine: Machine, *steps: Arrival) -> None:
     """Process each step in its own commit, then all due users."""
     for step in steps:
-        machine.take([step])
+        machine.feed([step])
         machine.commit()
     machine.finish(flush=False)
 

@@ -57,13 +57,13 @@ class Tasks(MemoryStore):
             ts = at(days, number)
             arm = {"c": "control", "t": "treatment"}[user[-1]]
             lists = Arrival("events", Impression(f"{user}-{ts}", user, ts, ("i", "j"), ((experiment, arm),)))
-            self.machines[task].take([lists, *([Arrival("events", Feedback(user, ts, "i", "click"))] if number % 2 else [])])
+            self.machines[task].feed([lists, *([Arrival("events", Feedback(user, ts, "i", "click"))] if number % 2 else [])])
         self.machines[task].commit()
 
     def pass_time(self, task: int, days: float) -> None:
         """Advance event time in a task without lists of experiments; twice, so that all due users are processed."""
         for turn in range(2):
-            self.machines[task].take([Arrival("events", Impression(f"clock-{days}-{turn}", "clock", at(days, 20_000 + turn), ()))])
+            self.machines[task].feed([Arrival("events", Impression(f"clock-{days}-{turn}", "clock", at(days, 20_000 + turn), ()))])
             self.machines[task].finish(flush=False)
 
 

@@ -126,8 +126,8 @@ class Machine:
         del self.finals[self._saved_finals :]
         self._idle = self._saved_idle
 
-    def take(self, steps: Sequence[Step]) -> None:
-        """Take steps as one batch. Successive arrivals of one input are one engine step."""
+    def feed(self, steps: Sequence[Step]) -> None:
+        """Process steps as one batch. Successive arrivals of one input are one engine step."""
         run: list[Arrival] = []
         for step in steps:
             if run and (not isinstance(step, Arrival) or step.input != run[0].input):
@@ -204,23 +204,23 @@ class Machine:
             self.commit()
 
     def run(self, steps: Sequence[Step], flush: bool = True) -> None:
-        """Take steps as one batch, and end the input."""
-        self.take(steps)
+        """Process steps as one batch, and end the input."""
+        self.feed(steps)
         self.finish(flush)
 
     def run_in_batches(self, some: Iterable[Sequence[Step]], data: st.DataObject, flush: bool = True) -> None:
         """Take batches with commits between some of them, and end the input."""
         for batch in some:
-            self.take(batch)
+            self.feed(batch)
             if data.draw(st.booleans()):
                 self.commit()
         self.finish(flush)
 
-    def take_all(self, steps: Sequence[Step], data: st.DataObject, after_commit: Callable[[], object] = lambda: None) -> None:
-        """Take all steps in batches of any size, with commits, crashes and lost replies in between."""
+    def feed_all(self, steps: Sequence[Step], data: st.DataObject, after_commit: Callable[[], object] = lambda: None) -> None:
+        """Process all steps in batches of any size, with commits, crashes and lost replies in between."""
         crashes = data.draw(st.integers(0, 4))
         while self.position < len(steps):
-            self.take(steps[self.position : self.position + data.draw(st.integers(1, 8))])
+            self.feed(steps[self.position : self.position + data.draw(st.integers(1, 8))])
             action = data.draw(st.sampled_from(["go on", "commit", "crash", "lost reply"]))
             if action == "commit":
                 self.commit()

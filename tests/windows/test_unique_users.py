@@ -22,7 +22,7 @@ from tests.oracle import Settings, ShownList, expected_result
 from tests.oracle.tallies import window_end
 from tests.oracle.users import users_of_tasks, users_of_window
 from tests.support.brute_force import FOR_EVER_MS, Shown, grades_text, users_shown
-from tests.support.enrolments import NOON_MS, RANKER, clicked, kept, shown, take
+from tests.support.enrolments import NOON_MS, RANKER, clicked, feed, kept, shown
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
@@ -68,7 +68,7 @@ def test_every_published_window_equals_brute_force(
     """Batches, commits, crashes and lost replies are arbitrary. No window is published before it is complete."""
     machine = machine_for(case, patience_ms, rules, due_max)
     published: Shown = {}
-    machine.take_all(case.steps, data, after_commit=lambda: published.update(shown_now(machine)))
+    machine.feed_all(case.steps, data, after_commit=lambda: published.update(shown_now(machine)))
     machine.finish(flush)
     published |= shown_now(machine)
     ends = [(window_ms, end_of(case, machine, flush=flush)) for window_ms in case.settings.windows_ms]
@@ -125,7 +125,7 @@ def builder_of(machine: Machine) -> ReportBuilder:
 def test_after_a_flush_no_user_is_stored(case: Case, patience_ms: int, rules: ExperimentRules | None) -> None:
     machine = machine_for(case, patience_ms, rules)
     for step in case.steps:
-        machine.take([step])
+        machine.feed([step])
         machine.commit()
     machine.finish(flush=True)
     loaded = machine.store.load(0, ("u", "v"), ALL_DUE, ("u", "v"))
@@ -150,7 +150,7 @@ def all_traffic(machine: Machine) -> dict[int, tuple[int, dict[int, int]]]:
 
 def test_a_user_with_many_lists_counts_once_and_needs_one_hit() -> None:
     machine = machine_of()
-    take(
+    feed(
         machine,
         *(shown("u", START_MS + at, items=("x", "i")) for at in (0, 50, 150)),
         clicked("u", START_MS + 160),
@@ -167,16 +167,16 @@ def test_a_list_of_an_open_session_is_counted_when_its_pane_is_final(later: int)
     """Without the check at the pane's end, the user would only be checked 500 ms after the session's last event."""
     settings = replace(SETTINGS, gap_ms=500, out_of_orderness_ms=300)
     machine = Machine(engine_of(settings, unique_users=UniqueUserRules(panes=10)), settings)
-    take(machine, clicked("u", START_MS + later), shown("u", START_MS + 150), shown("clock", START_MS + 1_000))
+    feed(machine, clicked("u", START_MS + later), shown("u", START_MS + 150), shown("clock", START_MS + 1_000))
     assert machine.state.progress.watermark == START_MS + 700, "the end of the list's pane and the time of attribution"
     assert shown_now(machine)[100, START_MS + 200] == {("", ""): (1, {1: 1, 3: 1})}
 
 
 def test_a_quiet_user_is_removed_from_the_store() -> None:
     machine = machine_of(panes=30)
-    take(machine, shown("u", START_MS), shown("clock", START_MS + 2_000))
+    feed(machine, shown("u", START_MS), shown("clock", START_MS + 2_000))
     assert kept(machine, "u")[0].keys() == {"u"}
-    take(machine, *(shown("clock", START_MS + at) for at in (2_999, 3_000, 3_001, 3_002)))
+    feed(machine, *(shown("clock", START_MS + at) for at in (2_999, 3_000, 3_001, 3_002)))
     totals, due, _ = kept(machine, "u")
     assert ("u" in totals, "u" in due) == (False, False)
 
@@ -194,7 +194,7 @@ def test_windows_keep_the_panes_that_the_store_keeps() -> None:
 
 def test_user_counts_leave_the_store_with_their_panes() -> None:
     machine = machine_of(retention_ms=2_000)
-    take(machine, *(shown("u", START_MS + at) for at in range(0, 8_000, 400)))
+    feed(machine, *(shown("u", START_MS + at) for at in range(0, 8_000, 400)))
     view = machine.store.view([0], {})[0]
     user_counts = view.table(UNIQUE_USERS)
     assert user_counts.keys() <= view.table(PANES).keys()
@@ -205,12 +205,12 @@ def test_user_counts_leave_the_store_with_their_panes() -> None:
 def test_a_longer_longest_window_starts_counting_again() -> None:
     """Counts for five panes do not show who was there six panes ago."""
     short = machine_of(panes=5)
-    take(short, *(shown(f"u{number}", START_MS + 10 * number) for number in range(150)))
+    feed(short, *(shown(f"u{number}", START_MS + 10 * number) for number in range(150)))
     assert [window.complete for window in short.report().user_windows] == [True, False]
     longer = machine_of(panes=10, store=short.store)
     complete = []
     for number in range(250):
-        take(longer, shown(f"u{number % 7}", START_MS + 1_500 + 10 * number))
+        feed(longer, shown(f"u{number % 7}", START_MS + 1_500 + 10 * number))
         complete.append([window.complete for window in longer.report().user_windows])
         for window in longer.report().user_windows:
             assert all(counts.users == 7 for counts in window.arms)
@@ -224,23 +224,23 @@ def test_a_longer_longest_window_starts_counting_again() -> None:
 
 def test_less_patience_does_not_shorten_the_wait_for_earlier_lists() -> None:
     patient = Machine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
-    take(patient, shown("u", START_MS), clicked("u", START_MS))
+    feed(patient, shown("u", START_MS), clicked("u", START_MS))
     machine = machine_of(store=patient.store)
-    take(machine, shown("clock", START_MS + 700))
+    feed(machine, shown("clock", START_MS + 700))
     assert {end for _, end in shown_now(machine)} == {START_MS - 100}
-    take(machine, shown("clock", START_MS + 900))
+    feed(machine, shown("clock", START_MS + 900))
     assert {end for _, end in shown_now(machine)} == {START_MS + 100}
     assert all_traffic(machine)[100] == (1, {1: 1, 3: 1})
 
 
 def test_the_earlier_patience_ends_with_the_lists_of_its_time() -> None:
     patient = Machine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10, patience_ms=300)), SETTINGS)
-    take(patient, shown("u", START_MS))
+    feed(patient, shown("u", START_MS))
     machine = machine_of(store=patient.store)
     ends = []
     for at in range(100, 1_501, 100):
-        take(machine, shown("clock", START_MS + at))
-        take(machine, shown("clock", START_MS + at))
+        feed(machine, shown("clock", START_MS + at))
+        feed(machine, shown("clock", START_MS + at))
         ends.append(max(end for _, end in shown_now(machine) if end is not None) - START_MS - at)
     assert ends == [-800] * 8 + [-500] * 7  # the first list's pane ends at 100, and all its lists are counted 800 later
 
@@ -249,7 +249,7 @@ def test_the_earlier_patience_ends_with_the_lists_of_its_time() -> None:
 def test_windows_equal_brute_force_while_patience_changes(data: st.DataObject, case: Case, patience_ms: int, flush: bool) -> None:
     machine, published = machine_for(case, patience_ms), Shown()
     for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
+        machine.feed(batch)
         if data.draw(st.booleans()):
             machine.commit()
             published |= shown_now(machine)
@@ -263,11 +263,11 @@ def test_windows_equal_brute_force_while_patience_changes(data: st.DataObject, c
 def test_last_seen_is_kept_while_a_list_of_the_user_may_still_count() -> None:
     settings = replace(SETTINGS, gap_ms=100, windows_ms=(500,))
     machine = Machine(engine_of(settings, unique_users=UniqueUserRules(panes=5)), settings)
-    take(machine, shown("u", START_MS), shown("clock", START_MS + 300), clicked("u", START_MS + 398))
-    machine.take([shown("u", START_MS + 499), shown("clock", START_MS + 550)])
-    take(machine, shown("clock", START_MS + 551))
-    take(machine, shown("clock2", START_MS + 1_000))
-    take(machine, shown("clock2", START_MS + 1_001))
+    feed(machine, shown("u", START_MS), shown("clock", START_MS + 300), clicked("u", START_MS + 398))
+    machine.feed([shown("u", START_MS + 499), shown("clock", START_MS + 550)])
+    feed(machine, shown("clock", START_MS + 551))
+    feed(machine, shown("clock2", START_MS + 1_000))
+    feed(machine, shown("clock2", START_MS + 1_001))
     assert shown_now(machine)[500, START_MS + 500]["", ""][0] == 2
 
 
@@ -275,17 +275,17 @@ def test_users_counted_before_and_after_a_restart_add_up() -> None:
     settings = replace(SETTINGS, gap_ms=100, windows_ms=(100,))
     machine = Machine(engine_of(settings, unique_users=UniqueUserRules(panes=1)), settings)
     answers = [clicked("v", START_MS + at) for at in range(140, 560, 90)]  # keep the session open
-    take(machine, shown("u", START_MS + 10), shown("v", START_MS + 50), *answers, shown("clock", START_MS + 560))
+    feed(machine, shown("u", START_MS + 10), shown("v", START_MS + 50), *answers, shown("clock", START_MS + 560))
     assert machine.state.enrolments.enrolled_before == START_MS
     assert machine.state.unique_users.panes[START_MS] == {("", ""): {(0, 1): 1}}
     machine.open()
-    take(machine, shown("clock", START_MS + 640))
+    feed(machine, shown("clock", START_MS + 640))
     assert shown_now(machine)[100, START_MS + 100]["", ""][0] == 2
 
 
 def test_without_user_windows_nothing_is_stored_or_shown() -> None:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
-    take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
+    feed(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
     assert kept(machine, "u") == ({}, ["clock"], {})
     assert machine.report().user_windows == ()
     assert machine.store.view([0], {})[0].table(UNIQUE_USERS) == {}
@@ -297,13 +297,13 @@ def test_without_hit_rate_only_users_are_counted() -> None:
     tallies = TallyLayout(Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
     engine = Engine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10)).rules, tallies)
     machine = Machine(engine, SETTINGS)
-    take(machine, shown("u", START_MS), clicked("u", START_MS + 1), shown("v", START_MS + 5), shown("clock", START_MS + 900))
+    feed(machine, shown("u", START_MS), clicked("u", START_MS + 1), shown("v", START_MS + 5), shown("clock", START_MS + 900))
     assert all_traffic(machine)[1_000] == (2, {})
 
 
 def test_the_report_has_users_in_json() -> None:
     machine = machine_of()
-    take(machine, shown("u", START_MS, RANKER), clicked("u", START_MS + 1), shown("v", START_MS + 1), shown("clock", START_MS + 900))
+    feed(machine, shown("u", START_MS, RANKER), clicked("u", START_MS + 1), shown("v", START_MS + 1), shown("clock", START_MS + 900))
     windows = plain(user_windows_of(machine.report().user_windows))
     assert [(window["window_ms"], window["end_ms"], window["complete"]) for window in windows] == [
         (window_ms, START_MS + 400, True) for window_ms in SETTINGS.windows_ms

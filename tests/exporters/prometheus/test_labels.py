@@ -103,7 +103,7 @@ READINGS = st.lists(st.dictionaries(st.sampled_from("xyz"), st.tuples(st.sampled
 Reading = dict[str, tuple[str, int]]
 
 
-def take(counters: MonotonicCounters[str], reading: Reading) -> dict[str, int]:
+def sums(counters: MonotonicCounters[str], reading: Reading) -> dict[str, int]:
     return dict(counters.update((source, counter, value) for source, (counter, value) in reading.items()))
 
 
@@ -111,13 +111,13 @@ class TestCounters:
     @given(READINGS)
     def test_counters_never_decrease(self, readings: list[Reading]) -> None:
         counters = MonotonicCounters[str]()
-        for before, after in pairwise([take(counters, reading) for reading in readings]):
+        for before, after in pairwise([sums(counters, reading) for reading in readings]):
             assert all(after[name] >= before[name] for name in before.keys() & after.keys())
 
     @given(READINGS)
     def test_counters_without_sources_are_dropped(self, readings: list[Reading]) -> None:
         counters = MonotonicCounters[str]()
-        assert [set(take(counters, reading)) for reading in readings] == [{name for name, _ in reading.values()} for reading in readings]
+        assert [set(sums(counters, reading)) for reading in readings] == [{name for name, _ in reading.values()} for reading in readings]
 
     @given(st.lists(st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9)), max_size=8))
     def test_growing_sources_are_summed(self, growths: list[dict[str, int]]) -> None:
@@ -125,18 +125,18 @@ class TestCounters:
         for growth in growths:
             for source, more in growth.items():
                 values[source] += more
-            assert take(counters, {source: ("sum", value) for source, value in values.items()}) == {"sum": sum(values.values())}
+            assert sums(counters, {source: ("sum", value) for source, value in values.items()}) == {"sum": sum(values.values())}
 
     def test_a_decreased_source_counts_again_above_its_maximum(self) -> None:
         counters = MonotonicCounters[str]()
-        assert [take(counters, {"x": ("a", value)})["a"] for value in (10, 4, 9, 12)] == [10, 10, 10, 12]
+        assert [sums(counters, {"x": ("a", value)})["a"] for value in (10, 4, 9, 12)] == [10, 10, 10, 12]
 
     def test_a_folded_source_adds_only_its_growth(self) -> None:
         counters = MonotonicCounters[str]()
-        take(counters, {"x": ("own", 100), "y": (OTHER, 5)})
-        assert take(counters, {"x": (OTHER, 103), "y": (OTHER, 5)}) == {OTHER: 8}
+        sums(counters, {"x": ("own", 100), "y": (OTHER, 5)})
+        assert sums(counters, {"x": (OTHER, 103), "y": (OTHER, 5)}) == {OTHER: 8}
 
     def test_a_source_with_a_new_counter_adds_its_whole_count(self) -> None:
         counters = MonotonicCounters[str]()
-        take(counters, {"x": (OTHER, 100), "y": (OTHER, 5)})
-        assert take(counters, {"x": ("own", 103), "y": (OTHER, 6)}) == {"own": 103, OTHER: 106}
+        sums(counters, {"x": (OTHER, 100), "y": (OTHER, 5)})
+        assert sums(counters, {"x": ("own", 103), "y": (OTHER, 6)}) == {"own": 103, OTHER: 106}

@@ -95,7 +95,7 @@ def publisher_of(
 def committed(store: Store, tasks: int = 1) -> Machine:
     store.announce(tasks)
     machine = Machine(ENGINE, SETTINGS, store)
-    machine.take([Arrival("events", Impression("x", "u", 1, ("a",))), Arrival("events", Impression("y", "u", 30, ("a",)))])
+    machine.feed([Arrival("events", Impression("x", "u", 1, ("a",))), Arrival("events", Impression("y", "u", 30, ("a",)))])
     machine.commit()
     return machine
 
@@ -127,7 +127,7 @@ def test_the_report_stays_the_same_object_until_something_is_committed() -> None
     publisher = publisher_of(store, [])[0]
     first = publisher.publish()
     assert publisher.publish() is first
-    machine.take([Arrival("events", Impression("z", "u", 31, ("a",)))])
+    machine.feed([Arrival("events", Impression("z", "u", 31, ("a",)))])
     machine.commit()
     later = publisher.publish()
     assert later is not None
@@ -143,7 +143,7 @@ def test_experiments_are_merged_only_after_a_commit(monkeypatch: pytest.MonkeyPa
     publisher.publish()
     publisher.publish()
     assert merged == [1]
-    machine.take([Arrival("events", Impression("z", "u", 31, ("a",)))])
+    machine.feed([Arrival("events", Impression("z", "u", 31, ("a",)))])
     machine.commit()
     publisher.publish()
     assert merged == [1, 1]
@@ -171,7 +171,7 @@ def test_a_read_that_failed_halfway_is_seen_in_the_next_report() -> None:
     machine = committed(store)
     publisher = publisher_of(store, [], builder_type=Due)[0]
     publisher.publish()
-    machine.take([Arrival("events", Impression("z", "u", 31, ("a",)))])
+    machine.feed([Arrival("events", Impression("z", "u", 31, ("a",)))])
     machine.commit()
     Interrupted.fails = True
     with pytest.raises(StoreError):
@@ -285,7 +285,7 @@ def test_a_window_longer_than_the_retention_of_workers_is_logged_once() -> None:
     machine = Machine(engine, SETTINGS, store)
     with capture_logs() as lines:
         for ts in (1, 500, 1_000, 1_500):
-            machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",)))])
+            machine.feed([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",)))])
             machine.commit()
             publisher.publish()
     events = [line["event"] for line in lines if line["event"].startswith("The window")]
@@ -302,11 +302,11 @@ def test_feedback_in_the_oldest_pane_that_may_change_is_seen() -> None:
         live = builder.report(1).windows[1]
         return [live.end_ms or 0, live.groups[0].lists, live.groups[0].lists_with_feedback]
 
-    machine.take([Arrival("events", Impression("x", "u", 23, ("a",))), Arrival("events", Impression("y", "v", 30, ("a",)))])
+    machine.feed([Arrival("events", Impression("x", "u", 23, ("a",))), Arrival("events", Impression("y", "v", 30, ("a",)))])
     machine.commit()
     assert answered() == [28, 1, 0]
     assert builder.rows_from(0)[PANES] == 20
-    machine.take([Arrival("events", Feedback("u", 28, "a", "click", None, "x"))])
+    machine.feed([Arrival("events", Feedback("u", 28, "a", "click", None, "x"))])
     machine.commit()
     assert answered() == [28, 1, 1]
 
@@ -370,7 +370,7 @@ def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.Dat
         if data.draw(st.booleans()):
             assert read(*living) == read(*starting())
 
-    machine.take_all(case.steps, data, after_commit=look)
+    machine.feed_all(case.steps, data, after_commit=look)
     machine.finish(flush)
     assert read(*living) == read(*starting())
 
@@ -393,7 +393,7 @@ def test_after_lost_commits_a_publisher_shows_the_same_as_a_new_one(deeds: list[
             machine.open()
             machine.position = machine.state.progress.offsets[0] or 0
             for number in range(machine.position, machine.position + count):
-                machine.take([Arrival("events", Impression(f"i{number}", f"u{number % 5}", 3 * number, ("a",)))])
+                machine.feed([Arrival("events", Impression(f"i{number}", f"u{number % 5}", 3 * number, ("a",)))])
                 machine.commit()
         else:
             store.forget_last(0, count)

@@ -48,7 +48,7 @@ class Task:
         self.rules = WorkerRules()
         self.room = CommitRoom(self.rules)
 
-    def take(self, topic: int, events: list[Event]) -> None:
+    def feed(self, topic: int, events: list[Event]) -> None:
         self.offsets[topic] += len(events)
         self.step(Batch(topic, [(self.offsets[topic], -1, (event,)) for event in events], self.offsets[topic]))
         self.commit()
@@ -80,14 +80,14 @@ def come(task: Task, users: int, start_ms: int) -> None:
             Feedback(f"u{number}", ts + 5_000, ITEMS[number % 12], "click", None, f"r{number}")
             for number, ts in zip(numbers, times, strict=True)
         ]
-        task.take(0, shown)
-        task.take(1, clicks)
+        task.feed(0, shown)
+        task.feed(1, clicks)
 
 
 def go(task: Task, end_ms: int) -> None:
     """Let event time pass until no user is left."""
     for topic in (0, 1):
-        task.take(topic, [Impression("later", "clock", end_ms, ())])
+        task.feed(topic, [Impression("later", "clock", end_ms, ())])
     while task.engine.needs(task.state, None).due_before_ms is not None:
         task.step(None)
         task.commit()

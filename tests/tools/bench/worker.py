@@ -104,12 +104,12 @@ def moment() -> dict[str, float]:
 def install(watch: Stopwatch) -> None:
     for owner, name, stage in STAGES:
         setattr(owner, name, watch.around(stage, getattr(owner, name)))
-    take_records, commit, acknowledge = Worker._add_records, RedisStore.commit, KafkaSource.acknowledge
+    add_records, commit, acknowledge = Worker._add_records, RedisStore.commit, KafkaSource.acknowledge
 
-    @functools.wraps(take_records)
-    def take(*args: Any) -> None:
+    @functools.wraps(add_records)
+    def added(*args: Any) -> None:
         watch.begin()
-        take_records(*args)
+        add_records(*args)
 
     @functools.wraps(commit)
     def committing(*args: Any) -> Any:
@@ -124,7 +124,7 @@ def install(watch: Stopwatch) -> None:
         acknowledge(source, offsets)
         watch.settled(offsets)
 
-    setattr(Worker, "_add_records", take)  # noqa: B010  (a type checker would ask for the same signature)
+    setattr(Worker, "_add_records", added)  # noqa: B010  (a type checker would ask for the same signature)
     setattr(RedisStore, "commit", committing)  # noqa: B010
     setattr(KafkaSource, "acknowledge", acknowledging)  # noqa: B010  (the last that is done when a commit has been written)
 

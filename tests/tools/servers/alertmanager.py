@@ -96,11 +96,11 @@ class Webhook:
         return [{"name": name, "webhook_configs": [{"url": self.url(name), "send_resolved": True}]} for name in names]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        take = self._take
+        receive = self._receive
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                take(self.path.strip("/"), json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                receive(self.path.strip("/"), json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 self.send_response(200)
                 self.end_headers()
 
@@ -109,7 +109,7 @@ class Webhook:
 
         return Handler
 
-    def _take(self, path: str, body: Mapping[str, Any]) -> None:
+    def _receive(self, path: str, body: Mapping[str, Any]) -> None:
         for alert in body["alerts"]:
             received = ReceivedAlert(path, alert["status"], alert["labels"], alert["annotations"])
             self._alerts.append(received)

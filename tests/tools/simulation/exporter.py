@@ -56,8 +56,8 @@ class Exporter:
 
     def _take(self, report: Report) -> None:
         self.report = report
-        for take in self._receivers:
-            take(report)
+        for receive in self._receivers:
+            receive(report)
 
     @property
     def done(self) -> Mapping[str, int]:
