@@ -58,16 +58,20 @@ from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning, Words, advice, join, measure_name, named, say
 from streammetrics.words.times import HOUR_MS, minute_text
 
-LEVEL: Final = math.log(100)
+LOSS_EVIDENCE_MIN: Final = math.log(100)
 """ln E at which a loss is certain: an error of 1 % for each of the three counts, at all looks together."""
-DIFFERENCE_MIN: Final = 0.02
+LOSS_SHARES_APART_MIN: Final = 0.02
 """The least difference of two shares that counts: two points."""
-BLOCKS_MIN: Final = 16
+TWIN_BLOCKS_MIN: Final = 16
 """Blocks of time with enough new users that a pair of arms needs."""
-ARRIVALS_MIN: Final = 5
+TWIN_NEW_USERS_MIN: Final = 5
 """New users of an arm that a block needs."""
-CLOSE: Final = 0.1
-"""The sum of squared differences per block, against 1 by chance."""
+TWIN_USERS_APART_MAX: Final = 0.1
+"""The greatest difference of the users of both experiments, as a share of the greater number."""
+TWIN_SPARSE_BLOCKS_MAX: Final = 0.1
+"""The greatest share of blocks with too few new users."""
+TWIN_SQUARES_MAX: Final = 0.1
+"""The greatest sum of squared differences per block, against 1 by chance."""
 
 
 def loss_warning(arms: Arms, treatment: str, control: str | None) -> DataWarning | None:
@@ -232,7 +236,8 @@ def differ(one: LossCount, other: LossCount, frequency: float = 1.0) -> bool:
         return False
     least, most = sorted((1.0, frequency))
     ratio = min(max(one.share / other.share, least), most) if other.share else most
-    return abs(one.share - ratio * other.share) >= DIFFERENCE_MIN and log_evidence_of_shares(one, other, ratio) >= LEVEL
+    apart = abs(one.share - ratio * other.share)
+    return apart >= LOSS_SHARES_APART_MIN and log_evidence_of_shares(one, other, ratio) >= LOSS_EVIDENCE_MIN
 
 
 class ArmCounts(NamedTuple):
@@ -289,8 +294,8 @@ def moves_differ(treatment: ArmCounts, control: ArmCounts) -> bool:
     (True, False, False)
     """
     net, smaller = treatment.moved - control.moved, min(treatment.with_lists, control.with_lists)
-    certain = log_evidence_of_moves(treatment.moved, control.moved) >= LEVEL
-    return net >= DIFFERENCE_MIN * smaller and certain
+    certain = log_evidence_of_moves(treatment.moved, control.moved) >= LOSS_EVIDENCE_MIN
+    return net >= LOSS_SHARES_APART_MIN * smaller and certain
 
 
 def _share_words(template: str, one: LossCount, other: LossCount, names: tuple[str, str]) -> Words:
@@ -348,7 +353,7 @@ def same_people(one: StoredSums, other: StoredSums, min_users: int) -> dict[str,
     if len(arms) < 2 or len(arms) != len(others):
         return None
     users = [sum(stored.moments[name][0] for name in names) for stored, names in ((one, arms), (other, others))]
-    if abs(users[0] - users[1]) > CLOSE * max(users):  # the common case, at once
+    if abs(users[0] - users[1]) > TWIN_USERS_APART_MAX * max(users):  # the common case, at once
         return None
     twins = {arm: next((name for name in others if [*one.moments[arm]] == [*other.moments[name]]), None) for arm in arms}
     pairs = {arm: twin for arm, twin in twins.items() if twin is not None}
@@ -370,8 +375,8 @@ def _by_arrivals(one: Hours, other: Hours, arms: list[str], others: list[str]) -
 
 def _agree(ours: Mapping[str, Mapping[int, int]], against: Mapping[str, Mapping[int, int]], arm: str, other: str) -> bool:
     first, second = ours.get(arm, {}), against.get(other, {})
-    blocks = [block for block in first if min(first[block], second.get(block, 0)) >= ARRIVALS_MIN]
-    if len(blocks) < BLOCKS_MIN or len(first) - len(blocks) > CLOSE * len(first):
+    blocks = [block for block in first if min(first[block], second.get(block, 0)) >= TWIN_NEW_USERS_MIN]
+    if len(blocks) < TWIN_BLOCKS_MIN or len(first) - len(blocks) > TWIN_SPARSE_BLOCKS_MAX * len(first):
         return False
     totals = [sum(sum(arms.values()) for arms in by_block.values()) for by_block in (ours, against)]
     p, r = sum(first.values()) / totals[0], sum(second.values()) / totals[1]
@@ -379,4 +384,4 @@ def _agree(ours: Mapping[str, Mapping[int, int]], against: Mapping[str, Mapping[
     squares = sum(
         (first[block] - second[block]) ** 2 / (sum(arms.get(block, 0) for arms in ours.values()) * spread) for block in blocks if spread > 0
     )
-    return squares <= CLOSE * len(blocks)
+    return squares <= TWIN_SQUARES_MAX * len(blocks)

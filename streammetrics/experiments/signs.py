@@ -10,12 +10,12 @@ loses its id. The mean has the usual variance of a mean over users.
 **Late reactions.** Reactions that come later than `join.attribution_ms` do not count. If one arm delays them, its measures fall, and more
 of those that still count come in the last tenth of the window. The shares of both arms are compared by a two-proportion test. Its variance
 is multiplied by two design effects (Kish 1965), as if all reactions to a list, and all of a user, came at the same time: the sum of
-squares over the sum, of reactions by list and of lists by user. Each arm must have `LATE_EXPECTED` effective late reactions, as in the
+squares over the sum, of reactions by list and of lists by user. Each arm must have `LATE_REACTIONS_MIN` effective late reactions, as in the
 rule for contingency tables (Cochran 1954).
 
 Users of one day are compared with users of the same day, and the days are weighted by K_t K_c / (K_t + K_c): a user who came later has
-fewer lists so far, whatever the arm. A sign is reported if the difference exceeds a named minimum and `ERRORS` standard errors. All are for
-one look, and warn; none is proof.
+fewer lists so far, whatever the arm. A sign is reported if the difference exceeds a named minimum and `STANDARD_ERRORS_MIN` standard
+errors. All are for one look, and warn; none is proof.
 
 **Shares by a segment's value**, such as a country. If half of the new users of one country are in the treatment and 5 % of all others, the
 arms have different countries, and no cell of hours mends that. For a value v of a segment, with n_h new users of both arms in hour h, t_h
@@ -43,27 +43,27 @@ from streammetrics.words.names import name_order
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning, Words, advice, measure_name, named, say
 
-ITEMS_MIN: Final = 0.02
+ITEMS_PER_LIST_APART_MIN: Final = 0.02
 """The smallest difference of items per list that is reported."""
-LISTS_MIN: Final = 0.05
+LISTS_PER_USER_APART_MIN: Final = 0.05
 """The smallest difference of lists per user that is reported."""
 IN_BOTH_ARMS_MIN: Final = 0.01
 """The share of two arms' users with lists of both from which on a warning says so, and their lists per user are not compared."""
-LATE_MIN: Final = 0.02
+LATE_SHARES_APART_MIN: Final = 0.02
 """The smallest difference of shares of late reactions that is reported: two points."""
-USERS_MIN: Final = 10
+DAY_USERS_MIN: Final = 10
 """Users of a day that both arms need for it to count."""
-LATE_EXPECTED: Final = 5.0
+LATE_REACTIONS_MIN: Final = 5.0
 """The effective late reactions that each arm needs, if the share of both together holds in each."""
-ERRORS: Final = 3.3
+STANDARD_ERRORS_MIN: Final = 3.3
 """Standard errors that a difference needs. By chance, one look in a thousand shows more."""
-Z_MIN: Final = 4.5
+WINDOW_SEGMENT_Z_MIN: Final = 4.5
 """Standard errors. At most 0.5 % of experiments with 24 values have a false alarm at any of 200 looks."""
-DIFFERENCE_MIN: Final = 0.02
+VALUE_SHARES_APART_MIN: Final = 0.02
 """The least difference of two shares that counts: two points."""
-WARNED_Z_MIN: Final = 5.0
+OTHER_SEGMENT_Z_MIN: Final = 5.0
 """Standard errors for a segment that is not among those of windows. There may be many, with up to 33 values each."""
-VARIANCE_MIN: Final = 5.0
+VALUE_VARIANCE_MIN: Final = 5.0
 """The least variance of the count of a value, in users. Below it the normal approximation does not hold."""
 
 
@@ -103,7 +103,7 @@ def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     by_lists = next((measure for measure in measures if measure.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
         items = _of_days(lists, lambda moments: _items_per_list(measures, by_items, by_lists, moments))
-        if items and _differ(items, ITEMS_MIN):
+        if items and _differ(items, ITEMS_PER_LIST_APART_MIN):
             more = "rises" if items[0].mean < items[1].mean else "falls"
             told = _compared(lists, "shows {own:.3g} items per list", items)
             bent = "{told}: {by_items} is per item shown and {more} by that alone"
@@ -112,7 +112,7 @@ def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
             fewer = told if more == "rises" else None
     if by_lists is not None and by_user:
         visits = _of_days(lists, lambda moments: _lists_per_user(measures, by_lists, moments))
-        if visits and _differ(visits, LISTS_MIN):
+        if visits and _differ(visits, LISTS_PER_USER_APART_MIN):
             told = _compared(lists, "has {own:.3g} lists per user", visits)
             more = "fewer" if visits[0].mean < visits[1].mean else "more"
             apart = say("{share} {more}", share=percent(abs(visits[0].mean / visits[1].mean - 1)), more=more)
@@ -139,7 +139,7 @@ def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean]) -> lis
     """Return the means of the treatment and the control over the days on which both had new users; empty without such days."""
     arms = lists.treatment.days, lists.control.days
     users = {day: tuple(arm[day][USERS_AT] for arm in arms) for day in arms[0] if day in arms[1]}
-    weights = {day: one * other / (one + other) for day, (one, other) in users.items() if min(one, other) >= USERS_MIN}
+    weights = {day: one * other / (one + other) for day, (one, other) in users.items() if min(one, other) >= DAY_USERS_MIN}
     total = math.fsum(weights.values())
     means = [{day: mean_of(arm[day]) for day in weights} for arm in arms]
     return [
@@ -155,7 +155,7 @@ def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean]) -> lis
 def _differ(means: Sequence[_Mean], least: float) -> bool:
     treated, against = means
     apart = abs(treated.mean - against.mean)
-    return against.mean > 0 and apart > max(least * against.mean, ERRORS * math.sqrt(treated.variance + against.variance))
+    return against.mean > 0 and apart > max(least * against.mean, STANDARD_ERRORS_MIN * math.sqrt(treated.variance + against.variance))
 
 
 def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, control: ArmLists) -> list[DataWarning]:
@@ -168,7 +168,8 @@ def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, 
     shares = {arm.name: arm.reactions.late / arm.reactions.total for arm in arms}
     early, late = sorted(shares, key=shares.__getitem__)
     error = math.sqrt(share * (1 - share) * sum(1 / reactions for reactions in effective))
-    if share * min(effective) < LATE_EXPECTED or shares[late] - shares[early] <= max(LATE_MIN, ERRORS * error):
+    least = max(LATE_SHARES_APART_MIN, STANDARD_ERRORS_MIN * error)
+    if share * min(effective) < LATE_REACTIONS_MIN or shares[late] - shares[early] <= least:
         return []
     told = say(
         "{late} has {lates} of its reactions in the last tenth of join.attribution_ms and {early} {earlies}",
@@ -232,11 +233,11 @@ def z_of_value(hours: Sequence[tuple[NewUsers, NewUsers]]) -> float:
             continue
         excess += treated - count * all_treated / users
         variance += count * (users - count) * all_treated * (users - all_treated) / (users * users * (users - 1))
-    return excess / math.sqrt(variance) if variance >= VARIANCE_MIN else 0.0
+    return excess / math.sqrt(variance) if variance >= VALUE_VARIANCE_MIN else 0.0
 
 
 def uneven_value(
-    hours: Sequence[NewUsers], values: Mapping[tuple[str, str], Mapping[int, NewUsers]], z_min: float = Z_MIN
+    hours: Sequence[NewUsers], values: Mapping[tuple[str, str], Mapping[int, NewUsers]], z_min: float = WINDOW_SEGMENT_Z_MIN
 ) -> ValueShares | None:
     """Return the value with the greatest |Z| whose share certainly differs from that of all others; None if there is none.
 
@@ -254,7 +255,7 @@ def uneven_value(
             continue
         share, others = of_value.treatment / of_value.both, (whole.treatment - of_value.treatment) / (whole.both - of_value.both)
         z = z_of_value([(users, hours[at]) for at, users in counts.items()])
-        if abs(z) > z_min and abs(share - others) >= DIFFERENCE_MIN:
+        if abs(z) > z_min and abs(share - others) >= VALUE_SHARES_APART_MIN:
             shares.append(ValueShares(segment, value, z, share, others))
     return min(shares, key=lambda share: (-abs(share.z), name_order(share.segment), name_order(share.value)), default=None)
 
@@ -293,7 +294,7 @@ def uneven_shares(policy: Policy, stored: StoredSums, treatment: str, control: s
         for (segment, value, stratum), of_variants in row.values.items():
             if segment and (segment in stored.segments) is of_windows:
                 values.setdefault((segment, value), {})[numbers[stratum]] = _of_arms(of_variants, treatment, control)
-    uneven = uneven_value(users, values, Z_MIN if of_windows else WARNED_Z_MIN)
+    uneven = uneven_value(users, values, WINDOW_SEGMENT_Z_MIN if of_windows else OTHER_SEGMENT_Z_MIN)
     if uneven is None:
         return None
     how = f" Assign all alike, or name an experiment for each {uneven.segment}"

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import betaln  # type: ignore[import-untyped]  # scipy has no stubs
 
 from streammetrics.experiments.comparison_warnings import (
-    LEVEL,
+    LOSS_EVIDENCE_MIN,
     ArmCounts,
     LossCount,
     differ,
@@ -121,7 +121,7 @@ def test_users_who_go_to_the_treatment_are_those_of_a_rollout() -> None:
 
 def test_a_certain_difference_below_two_points_is_no_loss() -> None:
     one, other = LossCount(13_000, 1_000_000), LossCount(5_000, 1_000_000)
-    assert log_evidence_of_shares(one, other) > LEVEL
+    assert log_evidence_of_shares(one, other) > LOSS_EVIDENCE_MIN
     assert not differ(one, other)
     assert not moves_differ(ArmCounts(moved=150, with_lists=10_000), ArmCounts(with_lists=10_000))
     assert moves_differ(ArmCounts(moved=200, with_lists=10_000), ArmCounts(with_lists=10_000))
@@ -140,7 +140,9 @@ def test_without_a_difference_shares_are_rarely_ever_found_apart() -> None:
         for _ in range(500):
             treated, lost = random.random(10_000) < share, random.random(10_000) < chance
             counts = [np.cumsum(mask)[99::100].tolist() for mask in (treated & lost, treated, ~treated & lost, ~treated)]
-            wrong += any(log_evidence_of_shares(LossCount(a, b), LossCount(c, d)) >= LEVEL for a, b, c, d in zip(*counts, strict=True))
+            wrong += any(
+                log_evidence_of_shares(LossCount(a, b), LossCount(c, d)) >= LOSS_EVIDENCE_MIN for a, b, c, d in zip(*counts, strict=True)
+            )
     assert wrong <= at_most(0.01, 500 * len(regimes))
 
 
@@ -149,5 +151,5 @@ def test_users_with_two_devices_are_rarely_ever_found_moving() -> None:
     random, wrong = np.random.default_rng(20_261_128), 0
     for _ in range(300):
         there = np.cumsum(random.random(2_000) < 0.5).tolist()
-        wrong += any(log_evidence_of_moves(each, moves + 1 - each) >= LEVEL for moves, each in enumerate(there))
+        wrong += any(log_evidence_of_moves(each, moves + 1 - each) >= LOSS_EVIDENCE_MIN for moves, each in enumerate(there))
     assert wrong <= at_most(0.01, 300)

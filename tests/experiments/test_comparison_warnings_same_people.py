@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.experiments.comparison_warnings import BLOCKS_MIN, same_people
+from streammetrics.experiments.comparison_warnings import TWIN_BLOCKS_MIN, same_people
 from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.stored import StoredSums
 
@@ -44,7 +44,7 @@ def test_one_assignment_is_found_though_some_lists_lack_a_label(lost: float) -> 
 
 
 def test_independent_assignments_of_the_same_users_are_not() -> None:
-    for hours in (BLOCKS_MIN, 48):
+    for hours in (TWIN_BLOCKS_MIN, 48):
         assert all(same_people(*pair(seed, hours, salted=True), 100) is None for seed in range(300))
 
 

@@ -13,7 +13,7 @@ import pytest
 from streammetrics.experiments import Policy
 from streammetrics.experiments.hours import EntrySums, Hours, entry_of, merge_entries, merge_hours, stratum_of
 from streammetrics.experiments.signs import (
-    Z_MIN,
+    WINDOW_SEGMENT_Z_MIN,
     NewUsers,
     strata_warning,
     uneven_shares,
@@ -128,7 +128,7 @@ def test_a_difference_of_less_than_two_points_is_none() -> None:
     hours, values = [of(505_000, 1_000_000)], by_value({"US": [of(259_000, 500_000)], "DE": [of(246_000, 500_000)]})
     assert uneven_value(hours, values) is not None
     hours, values = [of(500_000, 1_000_000)], by_value({"US": [of(254_000, 500_000)], "DE": [of(246_000, 500_000)]})
-    assert abs(z_of_value([(values["country", "US"][0], hours[0])])) > Z_MIN
+    assert abs(z_of_value([(values["country", "US"][0], hours[0])])) > WINDOW_SEGMENT_Z_MIN
     assert uneven_value(hours, values) is None
 
 
@@ -179,5 +179,5 @@ def test_without_a_difference_a_value_is_rarely_ever_named(kind: str) -> None:
         at = int(np.abs(z[-1]).argmax())
         pairs = [(of(int(t[h, at]), int(n[h, at])), of(int(all_t[h, 0]), int(all_n[h, 0]))) for h in range(HOURS)]
         assert math.isclose(z_of_value(pairs), z[-1, at], abs_tol=1e-9)
-        wrong += bool((np.abs(z) > Z_MIN).any())
+        wrong += bool((np.abs(z) > WINDOW_SEGMENT_Z_MIN).any())
     assert wrong <= at_most(0.01, experiments)
