@@ -19,9 +19,9 @@ from streammetrics.engine.signature import Signature
 from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.metrics import TallyLayout
-from streammetrics.sessions.store import MisplacedUsers
+from streammetrics.sessions.user_sessions import MisplacedUsers
 from streammetrics.state.tables import LoadedUsers, Rows, StateChanges
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 
 
 class Needs(NamedTuple):

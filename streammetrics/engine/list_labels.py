@@ -15,7 +15,7 @@ from streammetrics.events.model import Exposure, Labels
 from streammetrics.sessions.exposures import UserExposures
 from streammetrics.sessions.session_events import relabel
 from streammetrics.sessions.state import ChangedLists, Session, ShownList, User
-from streammetrics.sessions.store import SessionStore
+from streammetrics.sessions.user_sessions import UserSessions
 from streammetrics.windows.panes import unfolded
 
 
@@ -34,7 +34,7 @@ class ListLabels:
         """Note that all users in memory, and all users that were due before `next_due` (ms), have been labelled up to `bound`."""
         self.labelled_before = max(self.labelled_before, min(bound, next_due))
 
-    def add_exposure(self, sessions: SessionStore, user: User, event: Exposure, topic: int) -> bool:
+    def add_exposure(self, sessions: UserSessions, user: User, event: Exposure, topic: int) -> bool:
         """Keep one exposure. False if a limit rejects it: `variants_max`, or that of exposures of one user."""
         rules, labels, counts, ts, label = self._rules, self._labels, self._counts, event.ts, (event.experiment, event.variant)
         assert rules is not None, "an exposure was decoded, but exposures are off"

@@ -21,7 +21,7 @@ from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT, TYPE
 from streammetrics.sessions.open_sessions import exceeds_lists_max, fragment_items, may_exceed_lists_max, next_close, session_at
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
-from streammetrics.sessions.session_events import add_feedback, add_list, add_mark
+from streammetrics.sessions.session_events import add_extension, add_feedback, add_list
 from streammetrics.sessions.state import Session, User
 
 RECORD_TIMES = 5
@@ -180,7 +180,7 @@ class Loop:
         """Count feedback whose action has no grade. It extends its session, and is otherwise unused."""
         self.counts["unknown_action", topic] += 1
         self.state.unknown_names.add(ACTION, event.action)
-        add_mark(session, event.ts)
+        add_extension(session, event.ts)
 
     def _is_too_far(self, event: Event | Elsewhere, time: int, topic: int) -> bool:
         """Let the supported time of an input, which is `time`, take an event that is ahead of it. Returns whether the event is refused.

@@ -30,11 +30,11 @@ from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.unknown_names import NAME_CHARS_MAX
 from streammetrics.metrics import TallyLayout
-from streammetrics.sessions.store import FinalEvents, SessionState, SessionStore
 from streammetrics.sessions.turns import Turns
+from streammetrics.sessions.user_sessions import FinalEvents, SessionState, UserSessions
 from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
 from streammetrics.state.tables import NOTHING, RowChanges, Rows, TaskTimes
-from streammetrics.windows.pane_store import PANES, PaneState, PaneStore
+from streammetrics.windows.pane_tallies import PANES, PaneState, PaneTallies
 from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserPanes, UniqueUserState
 from streammetrics.windows.user_counts import UserCountLayout
 
@@ -158,14 +158,14 @@ class TaskState:
     ) -> None:
         self._rules, self._signature = rules, signature
         self.progress = InputProgress(rules)
-        self.panes = PaneStore(
+        self.panes = PaneTallies(
             tally_layout, pane_ms=rules.pane_ms, retention_ms=rules.retention_ms, may_have_gaps=rules.join.absolute_positions
         )
         self.runs = ExperimentRuns(0 if rules.experiments is None else rules.experiments.idle_ms)
         self.labels = LabelIndex(rules, self.runs, self.panes.forget_total)
         self.list_labels = ListLabels(rules, self.labels, self.progress)
         turns = Turns(pane_ms=rules.pane_ms, patience_ms=rules.patience_ms, attribution_ms=rules.join.attribution_ms)
-        self.sessions = SessionStore(
+        self.sessions = UserSessions(
             rules.join,
             turns if rules.users_counted else None,
             self.list_labels.label,

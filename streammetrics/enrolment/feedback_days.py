@@ -9,7 +9,7 @@ import msgspec
 
 from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.sessions.store import FinalEvents
+from streammetrics.sessions.user_sessions import FinalEvents
 from streammetrics.state.codec import VERSION, encode_json, plain_json, reader
 from streammetrics.state.tables import RowChanges, TaskTimes
 

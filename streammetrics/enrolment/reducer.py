@@ -24,7 +24,7 @@ from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.sessions.state import ShownList, User
-from streammetrics.sessions.store import FinalEvents
+from streammetrics.sessions.user_sessions import FinalEvents
 from streammetrics.state.tables import RowChanges, TaskTimes
 from streammetrics.windows.final_lists import FinalList, FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeenBatch

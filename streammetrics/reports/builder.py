@@ -33,7 +33,7 @@ from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.recent_lists import LaterLists, RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.state.tables import CommitMark, TaskView
-from streammetrics.windows.pane_store import PANES
+from streammetrics.windows.pane_tallies import PANES
 from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies

@@ -32,10 +32,10 @@ from streammetrics.sessions.state import (
     JoinedId,
     JoinedLog,
     LogEntry,
+    LogExtension,
     LogFeedback,
     LogLabels,
     LogList,
-    LogMark,
     ShownList,
     UnnamedFeedback,
     mark_changed,
@@ -46,9 +46,9 @@ def add(joined: JoinedLog, log: Iterable[LogEntry]) -> None:
     """Add entries of the log, and note what they touch."""
     ids, touched = joined.ids, joined.touched
     for entry in log:
-        if type(entry) is LogMark:
+        if type(entry) is LogExtension:
             continue
-        name = entry.impression_id  # type: ignore[union-attr]  # not a mark
+        name = entry.impression_id  # type: ignore[union-attr]  # not an extension
         if name is None:
             _add_unnamed(joined, entry)  # type: ignore[arg-type]  # all others have an id
             continue

@@ -26,10 +26,10 @@ from streammetrics.sessions.state import (
     ChangedLists,
     JoinedLog,
     LogEntry,
+    LogExtension,
     LogFeedback,
     LogLabels,
     LogList,
-    LogMark,
     Session,
     ShownList,
     mark_changed,
@@ -42,9 +42,9 @@ decode_entries: Final = msgspec.msgpack.Decoder(list[LogEntry]).decode
 """Decode the entries of a log from their array. Raises msgspec.DecodeError for other bytes."""
 
 
-def add_mark(session: Session, ts: int) -> None:
+def add_extension(session: Session, ts: int) -> None:
     """Add an event that only extends its session."""
-    pack_into(LogMark(ts), session.log, -1)
+    pack_into(LogExtension(ts), session.log, -1)
 
 
 def add_feedback(session: Session, event: Feedback, grade: float, topic: int, rules: JoinRules, changed: ChangedLists) -> None:
@@ -146,7 +146,7 @@ def _add_copy(session: Session, entry: LogList) -> bool:
     is_untouched = not session.is_stale if joined is None else name not in joined.touched
     shown_list = session.lists.get(name) if is_untouched and name not in session.pieces and entry.positions is None else None
     if shown_list is not None and _is_later(entry, shown_list):
-        add_mark(session, entry.ts)
+        add_extension(session, entry.ts)
         return True
     pack_into(entry, session.log, -1)
     if session.pieces is NOTHING:

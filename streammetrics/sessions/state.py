@@ -57,7 +57,7 @@ class LogFeedback(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False)
     value: int = 0
 
 
-class LogMark(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
+class LogExtension(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     """An event that only extends its session: an unknown action, or a copy that is later than its list."""
 
     ts: int
@@ -72,7 +72,7 @@ class LogLabels(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
     segments: Labels
 
 
-LogEntry: TypeAlias = LogList | LogFeedback | LogMark | LogLabels
+LogEntry: TypeAlias = LogList | LogFeedback | LogExtension | LogLabels
 
 
 class NoChange:

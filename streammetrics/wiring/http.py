@@ -10,9 +10,9 @@ from streammetrics.config.fields import secret_text
 
 if TYPE_CHECKING:
     from streammetrics.config.worker import HttpSettings
+    from streammetrics.exporters.http.answers import HttpAnswers
     from streammetrics.exporters.http.connections import HttpRules
     from streammetrics.exporters.http.server import HttpServer
-    from streammetrics.exporters.http.views import HttpViews
 
 
 def http_rules(http: HttpSettings) -> HttpRules:
@@ -28,14 +28,14 @@ def http_rules(http: HttpSettings) -> HttpRules:
     )
 
 
-def http_server(views: HttpViews, http: HttpSettings) -> HttpServer:
+def http_server(answers: HttpAnswers, http: HttpSettings) -> HttpServer:
     """Build the HTTP server. Raises ConfigError if the address or the certificate cannot be used."""
     from streammetrics.exporters.http.auth import Login  # noqa: PLC0415  slow import
     from streammetrics.exporters.http.server import HttpServer  # noqa: PLC0415
 
     users = http_users(http)
     login = Login({name: stored.matches for name, stored in users.items()}) if users else None
-    return HttpServer(views, http.host, http.port, http_rules(http), login)
+    return HttpServer(answers, http.host, http.port, http_rules(http), login)
 
 
 def http_users(http: HttpSettings) -> dict[str, PasswordHash]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.exporters.http.views import STUCK_SECONDS
+from streammetrics.exporters.http.answers import STUCK_SECONDS
 from tests.support.settings import SECRET, by_flags, problem_of, problems_of
 from tests.support.tables import for_each
 

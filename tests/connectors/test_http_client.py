@@ -16,7 +16,7 @@ from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.connections import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from tests.support.committed_state import answering
-from tests.support.gates import shown_views
+from tests.support.gates import shown_answers
 from tests.support.sockets import dripping, read_until_closed, receiver, replying
 from tests.tools.servers.certificates import Authority
 from tests.tools.servers.process import free_port
@@ -96,7 +96,7 @@ def test_https_needs_an_authority_that_is_trusted(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path / "a"), Authority(tmp_path / "b")
     identity = authority.server()
     rules = HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))
-    with answering(HttpServer(shown_views(), "127.0.0.1", 0, rules)) as server:
+    with answering(HttpServer(shown_answers(), "127.0.0.1", 0, rules)) as server:
         trusting = http_client(cafile=authority.cafile)
         assert trusting.request("GET", server.url + "/api/report", {}).status == 200
         with pytest.raises(HttpError, match="its certificate is not trusted"):

@@ -20,7 +20,7 @@ from streammetrics.cli.commands.gate import gate
 from tests.deploy.argo import ARGO, ROLLOUTS, metric, outcome
 from tests.deploy.tools import assert_clean, program, read_yaml
 from tests.support.committed_state import served
-from tests.support.gates import shown_views
+from tests.support.gates import shown_answers
 
 
 def urlopen_any(url: str, body: bytes) -> Any:
@@ -69,7 +69,7 @@ FLAGGER = {
 def test_the_web_template_takes_the_answer_of_the_exporter(name: str, word: str) -> None:
     conditions, web = metric("web"), metric("web")["provider"]["web"]
     assert "jsonPath" not in web, "the measurement is the whole answer, with the reason and the warnings"
-    with served(shown_views()) as base:
+    with served(shown_answers()) as base:
         url = web["url"].replace("{{args.exporter}}", base).replace("{{args.experiment}}", name).replace("{{args.since}}", "3h")
         with urllib.request.urlopen(urllib.request.Request(url, method=web["method"]), timeout=10) as response:
             answer = json.load(response)
@@ -132,7 +132,7 @@ def test_the_hook_of_flagger_is_told_by_the_status(name: str, status: int) -> No
     path = re.search(r"url: http://[^/]+(/\S+)$", text, re.MULTILINE)
     assert path is not None
     body = json.dumps({"name": "ranker", "namespace": "default", "phase": "Progressing", "metadata": {}}).encode()
-    with served(shown_views()) as base, urlopen_any(base + path[1].replace("ranker-v7", name), body) as response:
+    with served(shown_answers()) as base, urlopen_any(base + path[1].replace("ranker-v7", name), body) as response:
         assert response.status == status
 
 

@@ -18,14 +18,14 @@ from streammetrics.errors import StateError
 from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.sessions.open_sessions import session_at
 from streammetrics.sessions.state import User
-from streammetrics.sessions.store import SessionStore
-from streammetrics.windows.pane_store import PaneStore
+from streammetrics.sessions.user_sessions import UserSessions
+from streammetrics.windows.pane_tallies import PaneTallies
 from tests.oracle import Arrival, Group, Settings, Tick
 from tests.support.brute_force import assert_equals_brute_force, expected, grades_text, machine_for
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
 
-PARTS_OF_A_STATE = (TaskState, SessionStore, PaneStore, Enrolments)
+PARTS_OF_A_STATE = (TaskState, UserSessions, PaneTallies, Enrolments)
 EVICTED = st.sampled_from([[], ["u"], ["v"], ["u", "v"]])
 
 

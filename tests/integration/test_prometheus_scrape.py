@@ -7,7 +7,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.runtime.status import ProcessStatus
 from tests.support.committed_state import MINUTE_MS, START_MS, Now, Pipeline, served, shown, two_variants
 from tests.support.experiment_samples import experiment
@@ -20,17 +20,17 @@ def pipeline() -> Pipeline:
 
 
 @pytest.fixture
-def views(pipeline: Pipeline) -> HttpViews:
-    views = HttpViews(pipeline.exposition(ProcessStatus()), Now())
-    views.show(pipeline.report())
-    return views
+def answers(pipeline: Pipeline) -> HttpAnswers:
+    answers = HttpAnswers(pipeline.exposition(ProcessStatus()), Now())
+    answers.show(pipeline.report())
+    return answers
 
 
-def test_the_ndcg_of_a_window_equals_the_report(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
+def test_the_ndcg_of_a_window_equals_the_report(prometheus_server: PrometheusServer, pipeline: Pipeline, answers: HttpAnswers) -> None:
     (window,) = [each for each in pipeline.report().windows if each.view == "final" and each.window_ms == 300_000]
     wanted = {each.group.variant: each.values["ndcg@10"] for each in window.groups if each.group.variant and not each.group.segment}
     assert wanted.keys() == {"control", "treatment"}
-    with served(views) as base:
+    with served(answers) as base:
         prometheus_server.scrape("streammetrics", base.removeprefix("http://"))
         answer = prometheus_server.wait_for(
             'streammetrics_ndcg{job="streammetrics", experiment="ranker", k="10", window="5m", segments=""}'
@@ -44,10 +44,12 @@ def test_the_ndcg_of_a_window_equals_the_report(prometheus_server: PrometheusSer
         prometheus_server.forget("streammetrics")
 
 
-def test_the_verdict_and_the_interval_equal_the_report(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
+def test_the_verdict_and_the_interval_equal_the_report(
+    prometheus_server: PrometheusServer, pipeline: Pipeline, answers: HttpAnswers
+) -> None:
     found = experiment({"control": 0.5, "treatment": 0.4})
-    views.show(replace(pipeline.report(), experiments=(found,)))
-    with served(views) as base:
+    answers.show(replace(pipeline.report(), experiments=(found,)))
+    with served(answers) as base:
         prometheus_server.scrape("verdicts", base.removeprefix("http://"))
         answer = prometheus_server.wait_for('streammetrics_experiment_verdict{job="verdicts", metric="", scope="start"} == -1')
         assert [(sample.labels["experiment"], "variant" in sample.labels) for sample in answer] == [("ranker", False)]
@@ -64,17 +66,17 @@ def test_the_verdict_and_the_interval_equal_the_report(prometheus_server: Promet
 def test_names_from_senders_arrive_unchanged(prometheus_server: PrometheusServer) -> None:
     names = {"<b>bold</b>", 'say "hi" \\', "👩‍🔬"}
     pipeline = Pipeline().feed("impressions", *(shown(f"u{index}", name) for index, name in enumerate(sorted(names))))
-    views = HttpViews(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(ProcessStatus()), Now())
-    views.show(pipeline.report())
-    with served(views) as base:
+    answers = HttpAnswers(pipeline.move_on(START_MS + 2 * MINUTE_MS).exposition(ProcessStatus()), Now())
+    answers.show(pipeline.report())
+    with served(answers) as base:
         prometheus_server.scrape("strange-names", base.removeprefix("http://"))
         answer = prometheus_server.wait_for('streammetrics_variant_info{job="strange-names"}')
         assert {sample.labels["variant"] for sample in answer} == names
         prometheus_server.forget("strange-names")
 
 
-def test_promtool_accepts_the_metrics(prometheus_server: PrometheusServer, pipeline: Pipeline, views: HttpViews) -> None:
-    views.show(replace(pipeline.report(), experiments=(experiment({"control": 0.5, "treatment": 0.4}),)))
-    with served(views) as base, urlopen(f"{base}/metrics", timeout=10) as answer:
+def test_promtool_accepts_the_metrics(prometheus_server: PrometheusServer, pipeline: Pipeline, answers: HttpAnswers) -> None:
+    answers.show(replace(pipeline.report(), experiments=(experiment({"control": 0.5, "treatment": 0.4}),)))
+    with served(answers) as base, urlopen(f"{base}/metrics", timeout=10) as answer:
         checked = prometheus_server.promtool("check", "metrics", given=answer.read().decode())
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from tests.deploy.argo import ARGO, ROLLOUTS
 from tests.deploy.tools import read_yaml
 from tests.support.committed_state import served
-from tests.support.gates import MINUTE_MS, gate_views, report_at
+from tests.support.gates import MINUTE_MS, gate_answers, report_at
 from tests.tools.servers.npm import fetched
 from tests.tools.servers.prometheus import PrometheusServer
 from tests.tools.servers.tools import find_tool
@@ -72,9 +72,9 @@ def queries() -> dict[str, str]:
 
 
 @pytest.fixture
-def exporters(prometheus_server: PrometheusServer) -> Iterator[tuple[HttpViews, PrometheusServer]]:
+def exporters(prometheus_server: PrometheusServer) -> Iterator[tuple[HttpAnswers, PrometheusServer]]:
     """Two exporters of one namespace, scraped by a real Prometheus."""
-    one, other = gate_views(), gate_views()
+    one, other = gate_answers(), gate_answers()
     with served(one) as first, served(other) as second:
         prometheus_server.scrape("gates", *(url.removeprefix("http://") for url in (first, second)))
         one.show(report_at(time.time_ns() // 1_000_000))
@@ -86,14 +86,14 @@ def exporters(prometheus_server: PrometheusServer) -> Iterator[tuple[HttpViews, 
             prometheus_server.forget("gates")
 
 
-def test_the_query_gives_the_decision_and_a_failure_while_the_data_is_stale(exporters: tuple[HttpViews, PrometheusServer]) -> None:
-    views, prometheus = exporters
+def test_the_query_gives_the_decision_and_a_failure_while_the_data_is_stale(exporters: tuple[HttpAnswers, PrometheusServer]) -> None:
+    answers, prometheus = exporters
     (query,) = queries().values()
 
     def values(name: str) -> list[float]:
         return [each.value for each in prometheus.query(query.replace("EXPERIMENT", name))]
 
     assert {name: values(name) for name in ("good", "bad", "young", "unknown")} == {"good": [1], "bad": [-1], "young": [0], "unknown": [0]}
-    views.show(report_at(time.time_ns() // 1_000_000, age_ms=10 * MINUTE_MS))  # one of two exporters no longer reads the store
+    answers.show(report_at(time.time_ns() // 1_000_000, age_ms=10 * MINUTE_MS))  # one of two exporters no longer reads the store
     prometheus.wait_for('time() - min(streammetrics_tasks_watermark_timestamp_seconds{job="gates"}) > 300')
     assert values("bad") == [-1]

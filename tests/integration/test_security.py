@@ -23,7 +23,7 @@ from kafka.admin import ACLOperation, ResourceType
 
 from streammetrics.config import hash_password, keys
 from streammetrics.events.model import Impression
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.runtime.status import ProcessStatus
 from tests.support.command_line import called, environment, streammetrics
 from tests.support.committed_state import MINUTE_MS, START_MS, Now, served
@@ -357,9 +357,9 @@ class TestNamesThatAreMarkup:
             for number, name in enumerate(self.NAMES)
         ]
         pipeline = EnginePipeline(segments=("surface",)).feed("impressions", *events).move_on(START_MS + 40 * MINUTE_MS)
-        views = HttpViews(pipeline.exposition(ProcessStatus()), Now())
-        views.show(pipeline.report())
-        with served(views) as base:
+        answers = HttpAnswers(pipeline.exposition(ProcessStatus()), Now())
+        answers.show(pipeline.report())
+        with served(answers) as base:
             prometheus_server.scrape("markup", base.removeprefix("http://"))
             lists = prometheus_server.wait_for('streammetrics_window_lists{job="markup", view="final", window="1h"}')
             prometheus_server.forget("markup")

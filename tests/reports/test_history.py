@@ -23,7 +23,7 @@ from streammetrics.reports.history import (
     snapshot_of,
     stored_snapshot,
 )
-from streammetrics.runtime.publish.history_store import decode_history, encode_history
+from streammetrics.runtime.publish.history_keeper import decode_history, encode_history
 from tests.support.columns import MEASURES
 from tests.support.experiment_samples import experiment, stored
 from tests.support.tables import for_each

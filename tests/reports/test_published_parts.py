@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.reports.published import ReportChoice
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group
@@ -19,10 +19,10 @@ NAMES = ("b", "c", "d", EXPERIMENT)
 
 
 @pytest.fixture(scope="module")
-def views() -> HttpViews:
+def answers() -> HttpAnswers:
     """Four experiments with windows of two segment values each."""
     story, reports = make_story(1_732_183_200_000, minutes=60)
-    shown = story.views()
+    shown = story.answers()
     shown.show(_large(reports[-1]))
     return shown
 
@@ -39,23 +39,23 @@ def _large(report: Report) -> Report:
     return replace(report, windows=windows, experiments=(*names.values(), replace(names["c"], scope="day")))
 
 
-def part(views: HttpViews, choice: ReportChoice | None) -> Any:
-    return json.loads(views.report_part(choice) or b"")
+def part(answers: HttpAnswers, choice: ReportChoice | None) -> Any:
+    return json.loads(answers.report_part(choice) or b"")
 
 
-def whole(views: HttpViews) -> Any:
-    return json.loads(views.report_json() or b"")
+def whole(answers: HttpAnswers) -> Any:
+    return json.loads(answers.report_json() or b"")
 
 
-def test_both_parts_together_have_the_fields_of_the_report(views: HttpViews) -> None:
-    state, experiments = part(views, None), part(views, ReportChoice())
+def test_both_parts_together_have_the_fields_of_the_report(answers: HttpAnswers) -> None:
+    state, experiments = part(answers, None), part(answers, ReportChoice())
     assert not state.keys() & experiments.keys()
-    assert {*state, *experiments} - {"experiment_names", "segments", "scopes"} == whole(views).keys()
-    assert all(value == whole(views)[name] for name, value in state.items())
+    assert {*state, *experiments} - {"experiment_names", "segments", "scopes"} == whole(answers).keys()
+    assert all(value == whole(answers)[name] for name, value in state.items())
 
 
-def test_the_worst_experiment_is_chosen_if_none_is_named(views: HttpViews) -> None:
-    found = part(views, ReportChoice())
+def test_the_worst_experiment_is_chosen_if_none_is_named(answers: HttpAnswers) -> None:
+    found = part(answers, ReportChoice())
     assert [each["experiment"] for each in found["experiments"]] == ["b"]
     assert found["experiment_names"] == ["b", "c", "d", EXPERIMENT]
     assert [each["experiment"] for each in found["verdicts"] if not each["variant"]] == found["experiment_names"]
@@ -64,11 +64,13 @@ def test_the_worst_experiment_is_chosen_if_none_is_named(views: HttpViews) -> No
 
 
 @pytest.mark.parametrize("segment", ["", "surface=home"])
-def test_the_chosen_numbers_equal_those_of_the_whole_report(views: HttpViews, segment: str) -> None:
-    found = part(views, ReportChoice(("c", "d"), 300_000, segment))
-    assert found["experiments"] == [each for each in whole(views)["experiments"] if each["experiment"] in "cd" and each["scope"] == "start"]
+def test_the_chosen_numbers_equal_those_of_the_whole_report(answers: HttpAnswers, segment: str) -> None:
+    found = part(answers, ReportChoice(("c", "d"), 300_000, segment))
+    assert found["experiments"] == [
+        each for each in whole(answers)["experiments"] if each["experiment"] in "cd" and each["scope"] == "start"
+    ]
     group = Group("", "", *segment.split("=")) if segment else Group()
-    for window, own in zip(whole(views)["windows"], found["windows"], strict=True):
+    for window, own in zip(whole(answers)["windows"], found["windows"], strict=True):
         kept = [
             each
             for each in window["groups"]
@@ -78,6 +80,6 @@ def test_the_chosen_numbers_equal_those_of_the_whole_report(views: HttpViews, se
     assert found["segments"] == ["", "surface=", "surface=home", "surface=search"]
 
 
-def test_a_day_is_chosen_alone(views: HttpViews) -> None:
-    found = part(views, ReportChoice(("c",), day=True))
+def test_a_day_is_chosen_alone(answers: HttpAnswers) -> None:
+    found = part(answers, ReportChoice(("c",), day=True))
     assert {(each["experiment"], each["scope"]) for each in (*found["experiments"], *found["verdicts"])} == {("c", "day")}

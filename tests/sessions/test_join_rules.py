@@ -15,7 +15,7 @@ from streammetrics.sessions.engagement import Engagement
 from streammetrics.sessions.item_text import items_of
 from streammetrics.sessions.open_sessions import session_at, set_sessions
 from streammetrics.sessions.rules import EngagementRules, JoinRules
-from streammetrics.sessions.session_events import add_feedback, add_list, add_mark, join_log, log_of, outcomes, relabel, untangle
+from streammetrics.sessions.session_events import add_extension, add_feedback, add_list, join_log, log_of, outcomes, relabel, untangle
 from streammetrics.sessions.state import (
     KINDS,
     NO_CHANGE,
@@ -282,7 +282,7 @@ def test_event_by_event_gives_what_all_together_give(
             add(session, step, rules, changed)
         elif step == "mark":
             session.size += 1
-            add_mark(session, 5)
+            add_extension(session, 5)
         else:
             duplicates += sum(untangle(session, rules, changed).values())
             if step == "label" and session.lists:  # no event at or before a labelled list may follow, so this is the last one
@@ -324,7 +324,7 @@ def test_sessions_that_become_one_are_joined_as_one(events: list[Impression | Lo
     set_sessions(user, sessions)
     merged = session_at(user, 6, rules, changed)
     assert merged is not None
-    add_mark(merged, 6)
+    add_extension(merged, 6)
     untangle(merged, rules, changed)
     assert (user.only is merged, merged.size) == (True, len(events) + 1)
     everything = sent(Session(0, 12), *events, rules=rules)

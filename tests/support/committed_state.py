@@ -13,14 +13,14 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.experiments import ExperimentReport
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.state.tables import CommitMark, LoadedUsers, TaskView
-from streammetrics.windows.pane_store import PANES
+from streammetrics.windows.pane_tallies import PANES
 from streammetrics.windows.unique_users import UNIQUE_USERS
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
@@ -152,9 +152,9 @@ def answering(server: HttpServer) -> Iterator[HttpServer]:
 
 
 @contextmanager
-def served(views: HttpViews) -> Iterator[str]:
-    """Serve the views on a free loopback port; returns the URL without a path."""
-    with answering(HttpServer(views, "127.0.0.1", 0)) as server:
+def served(answers: HttpAnswers) -> Iterator[str]:
+    """Serve the answers on a free loopback port; returns the URL without a path."""
+    with answering(HttpServer(answers, "127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.port}"
 
 

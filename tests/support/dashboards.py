@@ -26,7 +26,7 @@ from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import FeedbackCounts, StoredSums
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.prometheus.experiments import (
     MeasureRow,
     PreferenceRow,
@@ -166,14 +166,14 @@ def scene(folder: Path) -> Iterator[Scene]:
                 store_nodes=NODES,
                 results=Counter(sent=40, failed=1),
             )
-            views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
-            views.show(pipeline.report())
-            pages.append(stack.enter_context(served(views)).removeprefix("http://"))
+            answers = HttpAnswers(pipeline.exposition(status, series_max=5_000), Now())
+            answers.show(pipeline.report())
+            pages.append(stack.enter_context(served(answers)).removeprefix("http://"))
         sending = ProcessStatus(
             store_nodes=NODES,
             results=Counter(sent=4, failed=0),
         )
-        young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))
+        young = stack.enter_context(served(HttpAnswers(pipeline.exposition(sending, loop=False), Now())))
         prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), served_reports], "known": [*pages, served_reports]}
         prometheus.start()
         twice = "count(sum_over_time(up[1m]) > 1)"

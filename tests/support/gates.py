@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streammetrics.experiments import ExperimentReport, Policy, build_report
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.support.columns import MEASURES
@@ -47,20 +47,20 @@ def report_at(now_ms: int, *experiments: ExperimentReport, age_ms: int = 0) -> R
     )
 
 
-def gate_views(
+def gate_answers(
     now_ms: int | None = None, status: ProcessStatus | None = None, clock: Callable[[], float] | None = None, *, loop: bool = True
-) -> HttpViews:
+) -> HttpAnswers:
     """Views without a report. `now_ms` is the time of day that they see; None: the real one."""
     pipeline = two_variants()
     wall_ms: Callable[[], int] = (lambda: time.time_ns() // 1_000_000) if now_ms is None else (lambda: now_ms)
-    return HttpViews(pipeline.exposition(status, loop=loop), clock or Now(), wall_ms=wall_ms)
+    return HttpAnswers(pipeline.exposition(status, loop=loop), clock or Now(), wall_ms=wall_ms)
 
 
-def shown_views(*experiments: ExperimentReport) -> HttpViews:
+def shown_answers(*experiments: ExperimentReport) -> HttpAnswers:
     """Views with a report at the real time of day."""
-    views = gate_views()
-    views.show(report_at(time.time_ns() // 1_000_000, *experiments))
-    return views
+    answers = gate_answers()
+    answers.show(report_at(time.time_ns() // 1_000_000, *experiments))
+    return answers
 
 
 def at(later_ms: int, *experiments: ExperimentReport) -> Report:

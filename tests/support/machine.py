@@ -26,7 +26,7 @@ from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.sessions.rules import EngagementRules, ExposureRules, JoinRules
 from streammetrics.sessions.session_events import outcomes
 from streammetrics.sessions.state import User
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Idle, Settings, Step, Tick, assessment

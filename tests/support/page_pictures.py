@@ -17,8 +17,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from streammetrics.events.model import Impression
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.freshness import FirstEvents
 from streammetrics.reports.report import Report
 from tests.support.command_line import started
@@ -50,7 +50,7 @@ def main() -> int:
                 _all(browser, base, folder, name, "Live")
         with _stale(story, reports) as (base, server):
             _all(browser, base, folder, "stale", "Live", server)
-        with served(story.views()) as base:
+        with served(story.answers()) as base:
             _all(browser, base, folder, "not-ready", "Not ready")
         with _empty(story) as base:
             _all(browser, base, folder, "no-data", "No data yet")
@@ -96,17 +96,17 @@ def _stale(story: Story, reports: list[Report]) -> Iterator[tuple[str, HttpServe
 
 @contextmanager
 def _empty(story: Story) -> Iterator[str]:
-    views = story.views(first_events=FirstEvents(("impressions", "feedback")))
-    views.show(Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",))).report())
-    with served(views) as base:
+    answers = story.answers(first_events=FirstEvents(("impressions", "feedback")))
+    answers.show(Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",))).report())
+    with served(answers) as base:
         yield base
 
 
-def _shown(story: Story, reports: list[Report]) -> HttpViews:
-    views = story.views()
+def _shown(story: Story, reports: list[Report]) -> HttpAnswers:
+    answers = story.answers()
     for report in reports:
-        views.show(report)
-    return views
+        answers.show(report)
+    return answers
 
 
 def _demo(browser: Browser, path: Path) -> None:

@@ -19,7 +19,7 @@ from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored
 from streammetrics.experiments.experiment_report import verdict_of_all
 from streammetrics.experiments.stored import NO_FEEDBACK, FeedbackCounts
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
@@ -93,9 +93,9 @@ class Story:
     status: ProcessStatus = field(default_factory=lambda: ProcessStatus(started_seconds=1_000.0, ready=True))
     now: Now = field(default_factory=Now)
 
-    def views(self, **options: bool) -> HttpViews:
-        """Return the views of a new process without a report."""
-        return HttpViews(self.pipeline.exposition(self.status), self.now, **options)
+    def answers(self, **options: bool) -> HttpAnswers:
+        """Return the answers of a new process without a report."""
+        return HttpAnswers(self.pipeline.exposition(self.status), self.now, **options)
 
     def minute(self) -> Report:
         """Simulate one minute of lists, clicks and users. The treatment gets fewer clicks on its first item. Return the report."""

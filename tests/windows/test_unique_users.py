@@ -14,7 +14,7 @@ from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.published import plain, user_windows_of
-from streammetrics.windows.pane_store import PANES
+from streammetrics.windows.pane_tallies import PANES
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserRules, UniqueUserWindows
 from streammetrics.windows.user_counts import ALL, UserCountLayout, encode_user_counts

@@ -81,7 +81,7 @@ def live_report(settings: Settings, panes: Path | None = None, since_ms: int | N
     """
     from streammetrics.connectors.redis.shared_values import RedisBlobStore  # noqa: PLC0415  files need no Redis client
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
-    from streammetrics.runtime.publish.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
+    from streammetrics.runtime.publish.history_keeper import HISTORY_KEY, decode_history  # noqa: PLC0415
     from streammetrics.runtime.publish.publisher import read_committed  # noqa: PLC0415
     from streammetrics.wiring.engine import build_engine  # noqa: PLC0415
     from streammetrics.wiring.reports import build_report_builder  # noqa: PLC0415

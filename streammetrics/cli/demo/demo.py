@@ -22,13 +22,13 @@ from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedSource, time_lapse
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import ConfigError
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.task_runner import TaskRunner
-from streammetrics.runtime.publish.history_store import HistoryStore
+from streammetrics.runtime.publish.history_keeper import HistoryKeeper
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.decoders import build_decoder
@@ -107,10 +107,10 @@ def run_demo(
     settings = _demo_settings(settings)
     status = ProcessStatus(started_seconds=clock.monotonic())
     engine, store = build_engine(settings, TOPICS), MemoryStore()
-    views = _views(settings, engine, status, clock)
+    answers = _answers(settings, engine, status, clock)
     screen = Screen(settings, engine.layout, status, clock, SCENARIOS[scenario].treatment)
     store.announce(TASKS)
-    history = HistoryStore(views.show)
+    history = HistoryKeeper(answers.show)
 
     def show(report: Report) -> None:
         history.on_report(report)
@@ -127,7 +127,7 @@ def run_demo(
     if stop.is_set():  # a signal arrived during start-up
         return
     with ExitStack() as stack:
-        server = _http_server(views, settings)
+        server = _http_server(answers, settings)
         stack.callback(server.stop)
         server.start()
         publishing = stack.enter_context(StoppableThread("publisher", publisher.run, stop))
@@ -193,13 +193,13 @@ def _worker(settings: Settings, engine: Engine, store: MemoryStore, status: Proc
     )
 
 
-def _views(settings: Settings, engine: Engine, status: ProcessStatus, clock: SystemClock) -> HttpViews:
+def _answers(settings: Settings, engine: Engine, status: ProcessStatus, clock: SystemClock) -> HttpAnswers:
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
-    return HttpViews(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic)
+    return HttpAnswers(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic)
 
 
-def _http_server(views: HttpViews, settings: Settings) -> HttpServer:
+def _http_server(answers: HttpAnswers, settings: Settings) -> HttpServer:
     try:
-        return http_server(views, settings.http)
+        return http_server(answers, settings.http)
     except ConfigError as error:
         raise ConfigError([replace(problem, key=_OPTIONS.get(problem.key, problem.key)) for problem in error.problems]) from None

@@ -15,7 +15,7 @@ from streammetrics.cli.run.worker_pool import WorkerPool
 from streammetrics.config import Settings
 from streammetrics.config.results import NATIVE
 from streammetrics.connectors.clock import Clock, SystemClock
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.reports.freshness import FirstEvents
 from streammetrics.reports.history import History
@@ -53,7 +53,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
         worker_pids=tuple if pool is None else pool.pids,
     )
     first_events = FirstEvents(settings.kafka.topics, settings.events.reader != NATIVE, first_verdict_wait(settings))
-    views = HttpViews(
+    answers = HttpAnswers(
         exposition,
         clock.monotonic,
         publishes=role != "worker",
@@ -62,7 +62,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
         stale_ms=settings.exporter.gate_stale_ms,
     )
 
-    server = http_server(views, settings.http)
+    server = http_server(answers, settings.http)
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
     try:
@@ -72,7 +72,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
             clock,
             status,
             stop,
-            FirstEventsLog(first_events, clock, views.show).on_report,
+            FirstEventsLog(first_events, clock, answers.show).on_report,
             None if pool is None else pool.run,
         )
     finally:

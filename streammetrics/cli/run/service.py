@@ -36,7 +36,7 @@ from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.event_log import log_first_refusal
 from streammetrics.runtime.consume.lag import StandstillNotes
 from streammetrics.runtime.consume.task_runner import TaskRunner
-from streammetrics.runtime.publish.history_store import HISTORY_KEY, HistoryStore
+from streammetrics.runtime.publish.history_keeper import HISTORY_KEY, HistoryKeeper
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.publish.results_feed import ResultsFeed, SettledReports
 from streammetrics.runtime.status import ProcessStatus, Trouble
@@ -104,7 +104,7 @@ class _Process:
         builder = build_report_builder(settings, self.engine)
         history_blob = RedisBlobStore(store.settings, HISTORY_KEY)
         stack.callback(history_blob.close)
-        receivers = [HistoryStore(show, history_blob).on_report]
+        receivers = [HistoryKeeper(show, history_blob).on_report]
         if settings.kafka.results_topic:
             sink = self.startup.reached("source", lambda: KafkaResults(settings.kafka, settings.kafka.results_topic))
             stack.callback(sink.close)

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
+from streammetrics.exporters.http.answers import Pulse
 from streammetrics.exporters.http.recent import LISTS, Curves
-from streammetrics.exporters.http.views import Pulse
 from streammetrics.reports.published import ApiValue, PublishedReport, ReportExperiments, ReportState
 from streammetrics.reports.verdict_lines import GateAnswer
 

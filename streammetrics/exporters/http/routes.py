@@ -1,4 +1,4 @@
-"""Routes of the live page and of the gate. `HttpViews` has their content.
+"""Routes of the live page and of the gate. `HttpAnswers` has their content.
 
 The page is `page.html`, `page.css` and the scripts in `static/`, with recent points for its charts and the status of the process. Only the
 glossary is put into the page; no script is inline. `uplot.js` and `uplot.css` draw the charts. They come from npm, see
@@ -21,11 +21,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from streammetrics.experiments.experiment_report import SINCE_START
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.etag import REVALIDATE, tagged
 from streammetrics.exporters.http.help_pages import help_routes, with_glossary
 from streammetrics.exporters.http.openapi import GATE_SCOPES, openapi_json
 from streammetrics.exporters.http.recent import LISTS, UnknownChoiceError
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.published import ReportChoice
 from streammetrics.reports.verdict_lines import UnknownExperimentError
 from streammetrics.words.times import parse_since
@@ -58,14 +58,14 @@ _FILES = {
 }
 
 
-def page_routes(views: HttpViews) -> list[Route]:
+def page_routes(answers: HttpAnswers) -> list[Route]:
     """Return the routes of the page. It polls the parts of the report."""
 
     async def curves(request: Request) -> Response:
         query = request.query_params
         try:
             window_ms, metric, lists = _milliseconds(query.get("window_ms", "")), query.get("metric", ""), query.get("lists", LISTS[0])
-            lines = await run_in_threadpool(views.recent.lines, window_ms, metric, lists)
+            lines = await run_in_threadpool(answers.recent.lines, window_ms, metric, lists)
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
         return tagged(request, msgspec.json.encode(lines), "application/json")
@@ -76,11 +76,11 @@ def page_routes(views: HttpViews) -> list[Route]:
             choice = _report_choice(request.path_params["part"], query.getlist("experiment"), query)
         except UnknownChoiceError as error:
             return _json({"error": str(error)}, 400)
-        content = await run_in_threadpool(views.report_part, choice)
-        return _json({"error": views.why_no_report}, 503) if content is None else tagged(request, content, "application/json")
+        content = await run_in_threadpool(answers.report_part, choice)
+        return _json({"error": answers.why_no_report}, 503) if content is None else tagged(request, content, "application/json")
 
     async def pulse(request: Request) -> Response:
-        return _json(views.pulse())
+        return _json(answers.pulse())
 
     async def openapi(request: Request) -> Response:
         return tagged(request, openapi_json(), "application/json", REVALIDATE)
@@ -129,7 +129,7 @@ def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]
     return serve
 
 
-def gate_route(views: HttpViews) -> Route:
+def gate_route(answers: HttpAnswers) -> Route:
     """Return the route. Its parameters are `variant`, by default all treatments, `scope`, by default since the start, and `since`."""
 
     async def gate(request: Request) -> Response:
@@ -140,16 +140,16 @@ def gate_route(views: HttpViews) -> Route:
         if scope not in GATE_SCOPES:
             return JSONResponse({"error": f"scope: got {scope!r}; allowed are {', '.join(GATE_SCOPES)}"}, 400)
         try:
-            since_ms = None if "since" not in query else parse_since(query["since"], views.wall_ms())
+            since_ms = None if "since" not in query else parse_since(query["since"], answers.wall_ms())
         except ValueError as error:
             return JSONResponse({"error": f"since: got {query['since']!r}; {error}"}, 400)
         try:
             experiment = request.path_params["experiment"]
-            answer = await run_in_threadpool(views.gate, experiment, query.get("variant"), scope, since_ms)
+            answer = await run_in_threadpool(answers.gate, experiment, query.get("variant"), scope, since_ms)
         except UnknownExperimentError as error:
             return JSONResponse({"error": str(error)}, 404)
         if answer is None:
-            return JSONResponse({"error": views.why_no_report}, 503)
+            return JSONResponse({"error": answers.why_no_report}, 503)
         status = 409 if request.method == "POST" and answer.gate != "pass" else 200
         return Response(msgspec.json.encode(answer), status, media_type="application/json")
 

@@ -1,4 +1,4 @@
-"""The HTTP server: serves `HttpViews` in a thread of its own.
+"""The HTTP server: serves `HttpAnswers` in a thread of its own.
 
 Without a login every client that reaches the port can read everything, so keep it inside a trusted network.
 """
@@ -26,11 +26,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streammetrics.errors import ConfigError, Problem
+from streammetrics.exporters.http.answers import HttpAnswers, ReadinessFinding
 from streammetrics.exporters.http.auth import LOGGED_IN, Login, requiring_login
 from streammetrics.exporters.http.connections import HandshakeTimeoutLoop, HttpRules, LimitedListener, TimedProtocol, tls_context
 from streammetrics.exporters.http.etag import tagged
 from streammetrics.exporters.http.routes import gate_route, page_routes
-from streammetrics.exporters.http.views import HttpViews, ReadinessFinding
 
 AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
@@ -89,14 +89,14 @@ class HttpServer:
     certificate.
     """
 
-    def __init__(self, views: HttpViews, host: str, port: int, rules: HttpRules | None = None, login: Login | None = None) -> None:
+    def __init__(self, answers: HttpAnswers, host: str, port: int, rules: HttpRules | None = None, login: Login | None = None) -> None:
         rules = rules or HttpRules()
         tls = tls_context(rules)
         self._socket = _listen(host, port, rules)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self.url = f"http{'' if tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{self.port}"
         config = uvicorn.Config(
-            application(views, login),
+            application(answers, login),
             http=type("Connection", (TimedProtocol,), {"request_seconds": rules.request_seconds, "protocols": self._socket.protocols}),
             ws="none",
             lifespan="off",
@@ -136,29 +136,29 @@ class HttpServer:
         self._socket.close()
 
 
-def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
+def application(answers: HttpAnswers, login: Login | None = None) -> ASGIApp:
     """Return the ASGI application with all paths. With a login, clients must log in.
 
     Content that takes long to make is made in a thread of its own, so that probes get their answer meanwhile.
     """
 
     async def metrics(request: Request) -> Response:
-        content, content_type = await run_in_threadpool(views.metrics, request.headers.get("accept", ""))
+        content, content_type = await run_in_threadpool(answers.metrics, request.headers.get("accept", ""))
         return Response(content, headers={"content-type": content_type})
 
     async def report(request: Request) -> Response:
-        content = await run_in_threadpool(views.report_json)
+        content = await run_in_threadpool(answers.report_json)
         if content is None:
-            return JSONResponse({"error": views.why_no_report}, 503)
+            return JSONResponse({"error": answers.why_no_report}, 503)
         return tagged(request, content, "application/json")
 
     routes = [
         Route("/metrics", metrics),
-        Route("/healthz", _finding(views.health)),
-        Route("/readyz", _finding(views.readiness)),
+        Route("/healthz", _finding(answers.health)),
+        Route("/readyz", _finding(answers.readiness)),
         Route("/api/report", report),
-        gate_route(views),
-        *page_routes(views),
+        gate_route(answers),
+        *page_routes(answers),
     ]
     gzip = Middleware(GZipMiddleware, minimum_size=COMPRESS_BYTES_MIN, compresslevel=COMPRESS_LEVEL)
     app = Starlette(routes=routes, middleware=[gzip], exception_handlers={HTTPException: _refused})

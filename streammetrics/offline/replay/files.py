@@ -35,7 +35,7 @@ from streammetrics.reports.report import Report
 from streammetrics.reports.result_records import PaneRow, pane_lines, pane_rows
 from streammetrics.runtime.publish.publisher import freeze_due_scales, read_committed
 from streammetrics.state.tables import TaskView
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 from streammetrics.wiring.decoders import has_reader
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import rare_garbage_collection

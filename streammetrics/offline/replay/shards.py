@@ -34,7 +34,7 @@ from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress
 from streammetrics.reports.input_warnings import late_inputs, merged_lateness
 from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 from streammetrics.windows.panes import Pane, Panes, add_to
 from streammetrics.wiring.decoders import has_reader
 from streammetrics.wiring.engine import build_engine

@@ -27,7 +27,7 @@ from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.limits import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 from streammetrics.wiring.decoders import build_decoder, build_topic_decoders
 from streammetrics.wiring.engine import build_worker_rules
 

@@ -40,7 +40,7 @@ from streammetrics.offline.spark.tasks import (
 )
 from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 from streammetrics.wiring.decoders import with_sources
 
 SHARD_EVENTS = 1_000

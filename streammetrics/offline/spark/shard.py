@@ -20,7 +20,7 @@ from streammetrics.offline.spark.input_times import InputEnd, SliceStart
 from streammetrics.offline.spark.slices import decode_rows, merged_rows
 from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.state.tables import TaskView
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 
 COMMIT_USERS_MAX = 50_000
 COMMIT_EVENTS_MAX = 200_000

@@ -22,7 +22,7 @@ from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceS
 from streammetrics.offline.spark.reading import InputNames
 from streammetrics.offline.spark.shard import Shard, ShardSlice
 from streammetrics.offline.spark.slices import Cutter, decode_summary, encode
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import rare_garbage_collection

@@ -32,8 +32,8 @@ from streammetrics.runtime.consume.limits import CommitSchedule, WorkerRules
 from streammetrics.runtime.consume.owned_task import CommitReply, InFlightCommit, InlineExecutor, OwnedTask
 from streammetrics.runtime.consume.prefetch import Prefetch
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.sessions.store import MisplacedUsers
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.sessions.user_sessions import MisplacedUsers
+from streammetrics.windows.pane_tallies import FinalPane
 
 PREFETCH_CHUNKS_MAX = 8
 """Chunks after the current one whose users are requested: a commit may keep Redis busy for as long as several chunks take."""

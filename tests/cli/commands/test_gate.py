@@ -18,17 +18,17 @@ from streammetrics.cli.output.gate_lines import TOGETHER, answer_lines, summary_
 from streammetrics.config import PasswordHash, hash_password
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import ExperimentReport
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.connections import HttpRules
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.verdict_lines import answer_gate
 from tests.support.command_line import COMMAND, called, environment, started, streammetrics
 from tests.support.committed_state import START_MS, answering, served, two_variants
 from tests.support.experiment_samples import experiment
-from tests.support.gates import MINUTE_MS, failing, gate_views, passing, report_at, shown_views, waiting
+from tests.support.gates import MINUTE_MS, failing, gate_answers, passing, report_at, shown_answers, waiting
 from tests.tools.servers.certificates import Authority
 from tests.tools.servers.process import free_port
 
@@ -51,7 +51,7 @@ def outcome(*words: str | Path) -> tuple[int, Any]:
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    with served(shown_views()) as url:
+    with served(shown_answers()) as url:
         yield url
 
 
@@ -73,9 +73,9 @@ def test_the_begin_of_the_running_step_is_sent_and_shown() -> None:
         asked.append(since_ms)
         return replace(failing(name), step_ms=since_ms)
 
-    views = gate_views()
-    views.show(replace(report_at(now_ms()), since=since))
-    with served(views) as base:
+    answers = gate_answers()
+    answers.show(replace(report_at(now_ms()), since=since))
+    with served(answers) as base:
         done = called("gate", "good", "--url", base, "--since", "2024-11-21T10:00Z")
         before = now_ms()
         called("gate", "good", "--url", base, "--since", "90m")
@@ -180,9 +180,9 @@ def test_a_server_that_is_no_exporter_is_no_decision(base: str) -> None:
 
 def test_an_answer_from_a_cache_never_passes() -> None:
     an_hour_ago = now_ms() - 60 * MINUTE_MS
-    views = gate_views(an_hour_ago)
-    views.show(report_at(an_hour_ago))
-    with served(views) as url:
+    answers = gate_answers(an_hour_ago)
+    answers.show(report_at(an_hour_ago))
+    with served(answers) as url:
         code, found = outcome("good", "--url", url)
     assert (code, found["gate"]) == (3, "wait")
     assert "60 min apart" in found["reason"]
@@ -213,7 +213,7 @@ def test_a_login_and_an_authority_are_used(tmp_path: Path) -> None:
     login = Login({"ci": PasswordHash.parse(hash_password(password)).matches})
     secret = tmp_path / "secret"
     secret.write_text(password)
-    with answering(HttpServer(shown_views(), "127.0.0.1", 0, rules, login)) as server:
+    with answering(HttpServer(shown_answers(), "127.0.0.1", 0, rules, login)) as server:
         words = ["gate", "good", "--url", server.url, "--set", "client.username=ci", "--set", f"client.ssl_cafile={authority.cafile}"]
         assert called(*words, environ={"STREAMMETRICS_CLIENT_PASSWORD_FILE": str(secret)}).returncode == 0
         report = called("report", *words[2:], environ={"STREAMMETRICS_CLIENT_PASSWORD": password})
@@ -237,18 +237,18 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def rollout(views: HttpViews) -> Iterator[str]:
-    views.show(report_at(now_ms(), waiting("rollout")))
-    with served(views) as url:
+def rollout(answers: HttpAnswers) -> Iterator[str]:
+    answers.show(report_at(now_ms(), waiting("rollout")))
+    with served(answers) as url:
         yield url
 
 
 @pytest.mark.parametrize(("report", "code"), [(passing, 0), (failing, 1)])
 def test_watching_ends_with_the_decision(report: Any, code: int) -> None:
-    views = gate_views()
-    with rollout(views) as url, watching(url) as process:
+    answers = gate_answers()
+    with rollout(answers) as url, watching(url) as process:
         assert first_line(process).startswith("waiting · 205 users so far · treatment: each arm needs at least 100 users")
-        views.show(report_at(now_ms(), report("rollout")))
+        answers.show(report_at(now_ms(), report("rollout")))
         out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (code, "")
     assert out.splitlines()[1].startswith("PASS" if code == 0 else "FAIL")
@@ -258,23 +258,23 @@ def test_watching_survives_an_experiment_that_is_not_there_yet_and_an_outage() -
     port = free_port()
     with watching(f"http://127.0.0.1:{port}") as process:
         assert "Connection refused" in first_line(process)
-        views = gate_views()
-        views.show(report_at(now_ms(), passing("other")))
-        with answering(HttpServer(views, "127.0.0.1", port)):
+        answers = gate_answers()
+        answers.show(report_at(now_ms(), passing("other")))
+        with answering(HttpServer(answers, "127.0.0.1", port)):
             assert "experiments seen: other" in first_line(process)
-            views.show(report_at(now_ms(), passing("rollout")))
+            answers.show(report_at(now_ms(), passing("rollout")))
             out, _ = process.communicate(timeout=120)
     assert (process.returncode, "PASS" in out) == (0, True)
 
 
 def test_watching_ends_at_the_deadline_without_a_decision() -> None:
-    with rollout(gate_views()) as url:
+    with rollout(gate_answers()) as url:
         done = streammetrics("gate", "rollout", "--url", url, "--watch", "--every", "0.1", "--deadline", "300ms")
     assert (done.returncode, "WAIT  treatment: each arm needs" in done.stdout) == (3, True)
 
 
 def test_an_interrupted_watch_is_no_decision() -> None:
-    with rollout(gate_views()) as url, watching(url) as process:
+    with rollout(gate_answers()) as url, watching(url) as process:
         first_line(process)
         process.terminate()
         _, err = process.communicate(timeout=120)

@@ -12,7 +12,7 @@ import pytest
 
 from streammetrics.connectors.simulated import Traffic
 from streammetrics.offline.replay.shards import MergedPanes, merged_panes
-from streammetrics.windows.pane_store import FinalPane
+from streammetrics.windows.pane_tallies import FinalPane
 from streammetrics.windows.panes import Group
 from tests.support.command_line import called, started
 from tests.support.replays import FAULTY, replayed, sent, write

@@ -22,7 +22,7 @@ from streammetrics.events.model import TS_MAX
 from streammetrics.runtime.status import ProcessStatus
 from tests.support.command_line import called, is_asleep, started, streammetrics
 from tests.support.committed_state import Now, served
-from tests.support.gates import gate_views, report_at
+from tests.support.gates import gate_answers, report_at
 from tests.tools.servers.process import wait_until
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
@@ -114,9 +114,9 @@ def test_unreadable_files_are_reported(saved: Path, tmp_path: Path) -> None:
 def test_the_report_of_an_exporter_has_its_age_and_says_that_no_worker_commits() -> None:
     clock = Now(0.0)
     status = ProcessStatus()
-    views = gate_views(status=status, clock=clock, loop=False)
-    views.show(report_at(time.time_ns() // 1_000_000, age_ms=600_000))
-    with served(views) as url:
+    answers = gate_answers(status=status, clock=clock, loop=False)
+    answers.show(report_at(time.time_ns() // 1_000_000, age_ms=600_000))
+    with served(answers) as url:
         clock.seconds += 20
         first = called("report", "--url", url).stdout.splitlines()[0]
         clock.seconds += 40

@@ -15,9 +15,9 @@ import pytest
 
 from streammetrics.config import PasswordHash, hash_password
 from streammetrics.exporters.http import auth
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.support.committed_state import Now, Pipeline, answering, two_variants
 
@@ -49,13 +49,13 @@ def basic(user: str, password: str) -> str:
 
 def opened(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
     status = ProcessStatus()
-    views = HttpViews(pipeline.exposition(status), Now(0.0))
-    views.show(pipeline.report())
+    answers = HttpAnswers(pipeline.exposition(status), Now(0.0))
+    answers.show(pipeline.report())
 
     def verify(password: bytes) -> bool:
         return password_hash.matches(password)  # looked up at each call, so that tests can replace it
 
-    with answering(HttpServer(views, "127.0.0.1", 0, None, Login({USER: verify}))) as server:
+    with answering(HttpServer(answers, "127.0.0.1", 0, None, Login({USER: verify}))) as server:
         yield Port(server, status)
 
 
@@ -215,9 +215,9 @@ def test_rejected_logins_are_logged_without_credentials(port: Port, capsys: pyte
 
 def test_each_user_of_several_has_their_own_password(pipeline: Pipeline) -> None:
     stored = {name: PasswordHash.parse(hash_password(f"{name}'s", cost=10)) for name in ("ada", "bob")}
-    views = HttpViews(pipeline.exposition(ProcessStatus()), Now(0.0))
-    views.show(pipeline.report())
-    with answering(HttpServer(views, "127.0.0.1", 0, None, Login({name: each.matches for name, each in stored.items()}))) as server:
+    answers = HttpAnswers(pipeline.exposition(ProcessStatus()), Now(0.0))
+    answers.show(pipeline.report())
+    with answering(HttpServer(answers, "127.0.0.1", 0, None, Login({name: each.matches for name, each in stored.items()}))) as server:
         port = Port(server, ProcessStatus())
         for _ in range(2):  # the second time they are recognised
             for user, password, status in (("ada", "ada's", 200), ("bob", "bob's", 200), ("ada", "bob's", 401), ("eve", "ada's", 401)):

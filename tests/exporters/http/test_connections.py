@@ -16,10 +16,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from streammetrics.errors import ConfigError, Problem
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.connections import HttpRules, tls_context
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.status import ProcessStatus
 from tests.support.committed_state import Now, answering, two_variants
 from tests.support.sockets import read_until_closed
@@ -32,11 +32,11 @@ REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def views() -> HttpViews:
+def answers() -> HttpAnswers:
     pipeline, status = two_variants(), ProcessStatus()
-    views = HttpViews(pipeline.exposition(status), Now(0.0))
-    views.show(pipeline.report())
-    return views
+    answers = HttpAnswers(pipeline.exposition(status), Now(0.0))
+    answers.show(pipeline.report())
+    return answers
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def identity(authority: Authority) -> Identity:
     return authority.server()
 
 
-def serving(views: HttpViews, rules: HttpRules) -> AbstractContextManager[HttpServer]:
-    return answering(HttpServer(views, "127.0.0.1", 0, rules))
+def serving(answers: HttpAnswers, rules: HttpRules) -> AbstractContextManager[HttpServer]:
+    return answering(HttpServer(answers, "127.0.0.1", 0, rules))
 
 
 def connected(server: HttpServer) -> socket.socket:
@@ -58,16 +58,16 @@ def connected(server: HttpServer) -> socket.socket:
 
 
 @pytest.fixture(scope="module")
-def hasty(views: HttpViews) -> Iterator[HttpServer]:
+def hasty(answers: HttpAnswers) -> Iterator[HttpServer]:
     """A server with a short timeout. The client sockets wait for ten seconds, so an earlier close comes from the server."""
-    with serving(views, HttpRules(request_seconds=SHORT_SECONDS)) as server:
+    with serving(answers, HttpRules(request_seconds=SHORT_SECONDS)) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def sealed(views: HttpViews, identity: Identity) -> Iterator[HttpServer]:
+def sealed(answers: HttpAnswers, identity: Identity) -> Iterator[HttpServer]:
     """A server with TLS."""
-    with serving(views, HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))) as server:
+    with serving(answers, HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))) as server:
         yield server
 
 
@@ -114,10 +114,10 @@ class TestSlowClients:
             client.sendall(REQUEST)
             assert read_until_closed(client).count(b"HTTP/1.1") == 1
 
-    def test_a_connection_with_regular_requests_stays_open(self, views: HttpViews) -> None:
+    def test_a_connection_with_regular_requests_stays_open(self, answers: HttpAnswers) -> None:
         began, count, sockets = time.monotonic(), 0, set()
         with (
-            serving(views, HttpRules(request_seconds=1.0)) as server,
+            serving(answers, HttpRules(request_seconds=1.0)) as server,
             closing(http.client.HTTPConnection(server.host, server.port, timeout=10)) as connection,
         ):
             while time.monotonic() - began < 1.2:
@@ -148,7 +148,7 @@ class TestSlowClients:
             wait_until(is_dropped, what="the server drops responses for a client that reads nothing")
 
     def test_unread_responses_are_dropped_when_the_server_stops(
-        self, views: HttpViews, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+        self, answers: HttpAnswers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("streammetrics.exporters.http.server.STOP_SECONDS", SHORT_SECONDS)
         refusals = 0
@@ -164,7 +164,7 @@ class TestSlowClients:
             return refusals >= 5
 
         with socket.socket() as client:
-            with serving(views, HttpRules(request_seconds=60)) as server:
+            with serving(answers, HttpRules(request_seconds=60)) as server:
                 for end, room in ((client, socket.SO_RCVBUF), (server._socket, socket.SO_SNDBUF), (server._socket, socket.SO_RCVBUF)):
                     end.setsockopt(socket.SOL_SOCKET, room, 4_096)  # accepted sockets inherit the size
                 client.connect((server.host, server.port))
@@ -189,8 +189,8 @@ def is_ok(client: socket.socket) -> bool:
 
 
 class TestTooManyClients:
-    def test_a_further_connection_replaces_the_one_that_waited_longest(self, views: HttpViews) -> None:
-        with serving(views, HttpRules(connections_max=4, request_seconds=600.0)) as server, ExitStack() as held:
+    def test_a_further_connection_replaces_the_one_that_waited_longest(self, answers: HttpAnswers) -> None:
+        with serving(answers, HttpRules(connections_max=4, request_seconds=600.0)) as server, ExitStack() as held:
             inside = [held.enter_context(connected(server)) for _ in range(4)]
             for client in inside:
                 assert is_ok(client)
@@ -204,22 +204,22 @@ class TestTooManyClients:
                     client.recv(1)
 
     @pytest.mark.parametrize("sent", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "a word", "a line"])
-    def test_many_half_open_connections_keep_out_no_probe(self, views: HttpViews, sent: bytes) -> None:
-        with serving(views, HttpRules(connections_max=40, request_seconds=600.0)) as server, ExitStack() as held:
+    def test_many_half_open_connections_keep_out_no_probe(self, answers: HttpAnswers, sent: bytes) -> None:
+        with serving(answers, HttpRules(connections_max=40, request_seconds=600.0)) as server, ExitStack() as held:
             for _ in range(250):
                 held.enter_context(connected(server)).sendall(sent)
             for _ in range(5):
                 probe = held.enter_context(connected(server))
                 assert is_ok(probe)
 
-    def test_half_open_handshakes_keep_out_no_probe(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+    def test_half_open_handshakes_keep_out_no_probe(self, answers: HttpAnswers, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile), connections_max=8, request_seconds=600.0)
-        with serving(views, rules) as server, ExitStack() as held:
+        with serving(answers, rules) as server, ExitStack() as held:
             for _ in range(60):
                 held.enter_context(connected(server))
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
 
-    def test_a_connection_whose_request_is_handled_keeps_its_place(self, views: HttpViews) -> None:
+    def test_a_connection_whose_request_is_handled_keeps_its_place(self, answers: HttpAnswers) -> None:
         checked = threading.Event()
 
         def verify(password: bytes) -> bool:
@@ -227,7 +227,7 @@ class TestTooManyClients:
 
         login = Login({"scraper": verify})
         question = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic c2NyYXBlcjp4\r\n\r\n"
-        with answering(HttpServer(views, "127.0.0.1", 0, HttpRules(connections_max=4), login)) as server, ExitStack() as held:
+        with answering(HttpServer(answers, "127.0.0.1", 0, HttpRules(connections_max=4), login)) as server, ExitStack() as held:
             busy = held.enter_context(connected(server))
             busy.sendall(question)
             wait_until(lambda: any(each.is_server_busy for each in server._socket.protocols.values()), what="the request is handled")
@@ -236,9 +236,9 @@ class TestTooManyClients:
             checked.set()
             assert busy.recv(65_536).startswith(b"HTTP/1.1 200 ")
 
-    def test_reaching_the_limit_is_logged_once_and_so_is_its_end(self, views: HttpViews) -> None:
+    def test_reaching_the_limit_is_logged_once_and_so_is_its_end(self, answers: HttpAnswers) -> None:
         """The log must show why a process cannot be scraped."""
-        with serving(views, HttpRules(connections_max=4)) as server, capture_logs() as lines:
+        with serving(answers, HttpRules(connections_max=4)) as server, capture_logs() as lines:
             server._socket.quiet_seconds = SHORT_SECONDS
             for _ in range(3):
                 with ExitStack() as held:
@@ -259,11 +259,11 @@ class TestTooManyClients:
             {"event": "connections are below http.connections_max again", "log_level": "info"},
         ]
 
-    def test_handshakes_count_and_time_out(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+    def test_handshakes_count_and_time_out(self, answers: HttpAnswers, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
             ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile), connections_max=4, request_seconds=SHORT_SECONDS
         )
-        with serving(views, rules) as server, ExitStack() as held:
+        with serving(answers, rules) as server, ExitStack() as held:
             silent = [held.enter_context(connected(server)) for _ in range(8)]
             assert [read_until_closed(client) for client in silent] == [b""] * 8
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
@@ -297,11 +297,11 @@ class TestTls:
         assert context is not None
         assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
-    def test_a_renewed_certificate_is_used_without_a_restart(self, views: HttpViews, tmp_path: Path) -> None:
+    def test_a_renewed_certificate_is_used_without_a_restart(self, answers: HttpAnswers, tmp_path: Path) -> None:
         former = Authority(tmp_path / "files")
         own = former.server()
         (tmp_path / "former.pem").write_bytes(former.cafile.read_bytes())
-        with serving(views, HttpRules(ssl_certfile=str(own.certfile), ssl_keyfile=str(own.keyfile))) as server:
+        with serving(answers, HttpRules(ssl_certfile=str(own.certfile), ssl_keyfile=str(own.keyfile))) as server:
             assert asked_by_tls(server, former.cafile) == b"ok\n"
             former_certificate = own.certfile.read_bytes()
             renewed = Authority(tmp_path / "files")
@@ -321,16 +321,16 @@ class TestTls:
             client.sendall(REQUEST)
             assert b"HTTP" not in read_until_closed(client)
 
-    def test_key_and_certificate_can_be_in_one_file(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
-        with serving(views, HttpRules(ssl_certfile=str(identity.bothfile))) as server:
+    def test_key_and_certificate_can_be_in_one_file(self, answers: HttpAnswers, identity: Identity, authority: Authority) -> None:
+        with serving(answers, HttpRules(ssl_certfile=str(identity.bothfile))) as server:
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
 
-    def test_a_key_can_have_a_password(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
+    def test_a_key_can_have_a_password(self, answers: HttpAnswers, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(
             ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.locked_keyfile), ssl_password=authority.key_password
         )
         assert authority.key_password not in repr(rules)
-        with serving(views, rules) as server:
+        with serving(answers, rules) as server:
             assert asked_by_tls(server, authority.cafile) == b"ok\n"
 
 

@@ -29,12 +29,12 @@ def story() -> tuple[Story, list[Report]]:
 @pytest.fixture(scope="module")
 def base(story: tuple[Story, list[Report]]) -> Iterator[str]:
     """A port with experiments, interleaved lists, windows and a history."""
-    views = story[0].views()
+    answers = story[0].answers()
     whole = experiment({"control": 0.5, "treatment": 0.45, "interleaved": 0.5}, name="whole", whole=True)
     for report in story[1][-3:]:
         shown = with_experiments(report, *report.experiments, whole)
-        views.show(shown, History().add(report.entered_ms or 0, shown.experiments))
-    with served(views) as port:
+        answers.show(shown, History().add(report.entered_ms or 0, shown.experiments))
+    with served(answers) as port:
         yield port
 
 
@@ -83,7 +83,7 @@ def test_real_answers_match_the_description(base: str, path: str, status: int) -
 
 
 def test_an_answer_without_a_report_matches(story: tuple[Story, list[Report]]) -> None:
-    with served(story[0].views()) as port:
+    with served(story[0].answers()) as port:
         assert answer(port, "/api/report")[0] == 503
         assert problems(port, "/api/report") == []
         assert answer(port, "/api/gate/whole")[0] == 503
@@ -92,9 +92,9 @@ def test_an_answer_without_a_report_matches(story: tuple[Story, list[Report]]) -
 
 
 def test_a_missing_or_unknown_field_is_found(story: tuple[Story, list[Report]]) -> None:
-    views = story[0].views()
-    views.show(replace(story[1][-1], tasks=-1))
-    with served(views) as port:
+    answers = story[0].answers()
+    answers.show(replace(story[1][-1], tasks=-1))
+    with served(answers) as port:
         assert problems(port, "/api/report") == ["$.tasks: -1 is less than the minimum of 0"]
 
 

@@ -11,8 +11,8 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from streammetrics.exporters.http import recent as module
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.recent import RecentPoints, UnknownChoiceError
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.published import plain
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group, GroupValues, Window
@@ -36,8 +36,8 @@ def report(end_ms: int, **lists: int) -> Report:
     return replace(BLANK, windows=windows, final_ms=end_ms - HOUR_MS, entered_ms=end_ms - HOUR_MS, watermark_ms=end_ms)
 
 
-def views_of(pipeline: Pipeline) -> HttpViews:
-    return HttpViews(pipeline.exposition(), Now())
+def answers_of(pipeline: Pipeline) -> HttpAnswers:
+    return HttpAnswers(pipeline.exposition(), Now())
 
 
 def live(recent: RecentPoints, metric: str = "ndcg@10", lists: str = "values") -> dict[str, Any]:
@@ -203,10 +203,10 @@ class TestPaths:
 
     def test_points_are_served_as_json_with_null_for_missing_values(self) -> None:
         pipeline = two_variants()
-        views = views_of(pipeline)
-        views.show(pipeline.report())
-        views.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
-        with served(views) as base:
+        answers = answers_of(pipeline)
+        answers.show(pipeline.report())
+        answers.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
+        with served(answers) as base:
             status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
             assert status == 200
             lines = next(each for each in found["windows"] if each["view"] == "live")["lines"]
@@ -215,7 +215,7 @@ class TestPaths:
 
     @pytest.mark.parametrize("window_ms", ["", "1h", "-1", "9" * 40, "٣"])
     def test_a_window_that_is_not_a_number_is_rejected(self, window_ms: str) -> None:
-        with served(views_of(two_variants())) as base:
+        with served(answers_of(two_variants())) as base:
             assert self.ask(base, "/api/curves", window_ms=window_ms, metric="ndcg@10") == (
                 400,
                 {"error": f"window_ms: got {window_ms!r}; allowed is a whole number of milliseconds"},
@@ -223,14 +223,14 @@ class TestPaths:
 
     def test_an_unknown_metric_is_rejected_with_the_known_ones(self) -> None:
         pipeline = two_variants()
-        views = views_of(pipeline)
-        views.show(pipeline.report())
-        with served(views) as base:
+        answers = answers_of(pipeline)
+        answers.show(pipeline.report())
+        with served(answers) as base:
             status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
             assert (status, found["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
 
     def test_before_the_first_report_there_are_no_lines(self) -> None:
-        with served(views_of(two_variants())) as base:
+        with served(answers_of(two_variants())) as base:
             assert self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10") == (200, {"windows": [], "experiments": []})
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from streammetrics.connectors.source import Input
 from streammetrics.experiments import ExperimentReport
-from streammetrics.exporters.http.views import STALE_MS, HttpViews
+from streammetrics.exporters.http.answers import STALE_MS, HttpAnswers
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.support.committed_state import START_MS, Now, served
-from tests.support.gates import MINUTE_MS, failing, gate_views, passing, report_at
+from tests.support.gates import MINUTE_MS, failing, gate_answers, passing, report_at
 
 
-def ask(views: HttpViews, path: str) -> tuple[int, Any]:
-    with served(views) as base:
+def ask(answers: HttpAnswers, path: str) -> tuple[int, Any]:
+    with served(answers) as base:
         try:
             with urllib.request.urlopen(f"{base}/api/gate/{path}", timeout=10) as response:
                 return response.status, json.load(response)
@@ -27,10 +27,10 @@ def ask(views: HttpViews, path: str) -> tuple[int, Any]:
             return error.code, json.load(error)
 
 
-def shown(*, age_ms: int = 0, **options: Any) -> HttpViews:
-    views = gate_views(START_MS, **options)
-    views.show(report_at(START_MS, age_ms=age_ms))
-    return views
+def shown(*, age_ms: int = 0, **options: Any) -> HttpAnswers:
+    answers = gate_answers(START_MS, **options)
+    answers.show(report_at(START_MS, age_ms=age_ms))
+    return answers
 
 
 @pytest.mark.parametrize(("name", "gate"), [("good", "pass"), ("bad", "fail"), ("young", "wait")])
@@ -51,16 +51,16 @@ def test_the_begin_of_the_running_step_can_be_said() -> None:
         asked.append((name, scope, since_ms))
         return replace(failing("good"), step_ms=since_ms)
 
-    views = gate_views(START_MS)
-    views.show(replace(report_at(START_MS), since=since))
-    found = ask(views, "good?since=2024-11-21T11:00:00%2B01:00")[1]
+    answers = gate_answers(START_MS)
+    answers.show(replace(report_at(START_MS), since=since))
+    found = ask(answers, "good?since=2024-11-21T11:00:00%2B01:00")[1]
     assert asked == [("good", "start", 1_732_183_200_000)]
     assert (found["gate"], found["step_ms"]) == ("fail", 1_732_183_200_000)
-    assert ask(views, "good")[1]["gate"] == "pass"
-    ask(views, "good?since=40m")
+    assert ask(answers, "good")[1]["gate"] == "pass"
+    ask(answers, "good?since=40m")
     assert asked[1] == ("good", "start", START_MS - 40 * MINUTE_MS)
     for wrong in ("noon", "2024-11-21T11:00"):
-        status, answer = ask(views, f"good?since={wrong}")
+        status, answer = ask(answers, f"good?since={wrong}")
         assert (status, answer["error"]) == (
             400,
             f"since: got {wrong!r}; a time has a date and a zone, such as 2026-02-01T09:00:00Z; a span ago is such as 40m",
@@ -81,14 +81,14 @@ def test_an_unknown_name_is_404_with_those_that_there_are(path: str) -> None:
 
 
 def test_a_name_may_have_any_characters() -> None:
-    views = gate_views(START_MS)
-    views.show(report_at(START_MS, passing("ranker v7/β")))
-    assert ask(views, "ranker%20v7/%CE%B2")[1]["gate"] == "pass"
-    assert ask(views, "ranker%20v7%2F%CE%B2")[1]["gate"] == "pass"
+    answers = gate_answers(START_MS)
+    answers.show(report_at(START_MS, passing("ranker v7/β")))
+    assert ask(answers, "ranker%20v7/%CE%B2")[1]["gate"] == "pass"
+    assert ask(answers, "ranker%20v7%2F%CE%B2")[1]["gate"] == "pass"
 
 
 def test_without_a_report_there_is_no_answer() -> None:
-    assert ask(gate_views(START_MS), "good")[0] == 503
+    assert ask(gate_answers(START_MS), "good")[0] == 503
 
 
 def test_old_event_time_never_passes() -> None:
@@ -99,15 +99,15 @@ def test_old_event_time_never_passes() -> None:
 
 def test_a_report_that_was_read_long_ago_never_passes_and_says_why() -> None:
     clock, status = Now(), ProcessStatus()
-    views = shown(status=status, clock=clock)
+    answers = shown(status=status, clock=clock)
     clock.seconds += STALE_MS / 1_000
-    assert ask(views, "good")[1]["gate"] == "pass"
+    assert ask(answers, "good")[1]["gate"] == "pass"
     clock.seconds += 1
     status.publish_trouble = Trouble(clock.seconds - 60, 4, "Redis at cache:6379 is gone")
-    found = ask(views, "good")[1]
+    found = ask(answers, "good")[1]
     assert found["gate"] == "wait"
     assert found["reason"].startswith("the committed state was last read 2 min ago: Redis at cache:6379 is gone (for 60 s, 4 tries)")
-    assert ask(views, "bad")[1]["gate"] == "fail"
+    assert ask(answers, "bad")[1]["gate"] == "fail"
 
 
 def test_a_worker_that_is_behind_never_passes() -> None:
@@ -117,9 +117,9 @@ def test_a_worker_that_is_behind_never_passes() -> None:
 
 
 def test_tasks_without_a_commit_leave_no_experiment_and_say_so() -> None:
-    views = gate_views(START_MS)
+    answers = gate_answers(START_MS)
     report = report_at(START_MS, failing())
-    views.show(type(report)(**{**{name: getattr(report, name) for name in report.__slots__}, "tasks": 5, "experiments": ()}))
-    status, found = ask(views, "bad")
+    answers.show(type(report)(**{**{name: getattr(report, name) for name in report.__slots__}, "tasks": 5, "experiments": ()}))
+    status, found = ask(answers, "bad")
     assert status == 404
     assert "1 of 5 tasks have committed anything" in found["error"]

@@ -18,9 +18,9 @@ import pytest
 
 from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError
+from streammetrics.exporters.http.answers import STUCK_SECONDS, HttpAnswers
 from streammetrics.exporters.http.routes import SCRIPTS
 from streammetrics.exporters.http.server import HEADER_BYTES_MAX, HttpServer
-from streammetrics.exporters.http.views import STUCK_SECONDS, HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
@@ -47,10 +47,10 @@ class Answer:
 
 @dataclass(slots=True)
 class Port:
-    """Served views with their process status, clock and pipeline."""
+    """Served answers with their process status, clock and pipeline."""
 
     base: str
-    views: HttpViews
+    answers: HttpAnswers
     status: ProcessStatus
     now: Now
     pipeline: Pipeline
@@ -65,7 +65,7 @@ class Port:
             connection.close()
 
     def show(self) -> None:
-        self.views.show(self.pipeline.report())
+        self.answers.show(self.pipeline.report())
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,9 @@ def pipeline() -> Pipeline:
 
 def port_of(pipeline: Pipeline, *, loop: bool = True, publishes: bool = True) -> Iterator[Port]:
     status, now = ProcessStatus(started_seconds=1_000.0), Now(1_000.0)
-    views = HttpViews(pipeline.exposition(status, loop=loop), now, publishes=publishes)
-    with served(views) as base:
-        yield Port(base, views, status, now, pipeline)
+    answers = HttpAnswers(pipeline.exposition(status, loop=loop), now, publishes=publishes)
+    with served(answers) as base:
+        yield Port(base, answers, status, now, pipeline)
 
 
 @pytest.fixture
@@ -102,9 +102,9 @@ def exporter_port(pipeline: Pipeline) -> Iterator[Port]:
 def empty_port() -> Iterator[Port]:
     """A process whose topics are empty."""
     pipeline, status, now = Pipeline(), ProcessStatus(started_seconds=1_000.0, ready=True), Now(1_000.0)
-    views = HttpViews(pipeline.exposition(status), now, first_events=FirstEvents(("impressions", "feedback")))
-    with served(views) as base:
-        yield Port(base, views, status, now, pipeline)
+    answers = HttpAnswers(pipeline.exposition(status), now, first_events=FirstEvents(("impressions", "feedback")))
+    with served(answers) as base:
+        yield Port(base, answers, status, now, pipeline)
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ class TestReport:
     def test_the_report_is_served_as_json(self, port: Port) -> None:
         report = port.pipeline.report()
         history = History().add(START_MS, [experiment({"control": 0.5, "treatment": 0.4})])
-        port.views.show(report, history)
+        port.answers.show(report, history)
         answer = port.ask("/api/report")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         wanted = plain(published(report, port.pipeline.engine.layout, history))
@@ -246,7 +246,7 @@ class TestReport:
         port.show()
         before = json.loads(port.ask("/api/report").body)
         later = Pipeline().feed("impressions", shown("u1", "other", ts=START_MS))
-        port.views.show(later.report())
+        port.answers.show(later.report())
         after = json.loads(port.ask("/api/report").body)
         assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
         assert after == json.loads(json.dumps(plain(published(later.report(), later.engine.layout, History()))))
@@ -278,11 +278,11 @@ class TestPulse:
 
         fed = Pipeline().feed("impressions", shown("u1", "L1", ts=START_MS))
         assert event_rate() is None
-        port.views.show(fed.report())
+        port.answers.show(fed.report())
         assert event_rate() is None
         fed.feed("impressions", *(shown(f"u{number}", f"L{number}", ts=START_MS) for number in range(2, 32)))
         port.now.seconds += 10
-        port.views.show(fed.report())
+        port.answers.show(fed.report())
         assert event_rate() == 3
         port.now.seconds += 1
         assert event_rate() == 3
@@ -296,10 +296,10 @@ class TestPulse:
         report = fed.report()
         assert commit_age() is None
         for _ in range(3):  # the publisher reads the same state again and again
-            exporter_port.views.show(report)
+            exporter_port.answers.show(report)
             exporter_port.now.seconds += 30
         assert commit_age() == 90
-        exporter_port.views.show(fed.report())
+        exporter_port.answers.show(fed.report())
         assert commit_age() == 0
 
     def test_its_problems_equal_those_of_readiness(self, port: Port) -> None:
@@ -379,10 +379,10 @@ class TestTags:
 
     def test_a_new_history_of_the_same_report_is_served(self, port: Port) -> None:
         report = port.pipeline.report()
-        port.views.show(report)
+        port.answers.show(report)
         assert json.loads(port.ask("/api/report").body)["history"] == []
         history = History().add(START_MS, (experiment({"control": 0.5, "treatment": 0.4}),))
-        port.views.show(report, history)
+        port.answers.show(report, history)
         assert len(json.loads(port.ask("/api/report").body)["history"]) == 1
 
     def test_probes_are_served_while_metrics_are_rendered(self, port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +410,7 @@ class TestTags:
         first = port.ask("/api/report").headers["etag"]
         port.show()
         assert port.ask("/api/report").headers["etag"] == first
-        port.views.show(Pipeline().feed("impressions", shown("u1", "other", ts=START_MS)).report())
+        port.answers.show(Pipeline().feed("impressions", shown("u1", "other", ts=START_MS)).report())
         changed = port.ask("/api/report", headers={"If-None-Match": first})
         assert (changed.status, changed.headers["etag"] == first) == (200, False)
 
@@ -540,12 +540,12 @@ class TestLife:
     def test_a_port_in_use_is_reported_at_once_as_a_wrong_setting(self, port: Port) -> None:
         taken = _address(port)[1]
         with pytest.raises(ConfigError, match=rf"http\.port = {taken}: cannot listen on 127\.0\.0\.1 port {taken}.*choose another"):
-            HttpServer(port.views, "127.0.0.1", taken)
+            HttpServer(port.answers, "127.0.0.1", taken)
 
     @pytest.mark.parametrize("host", ["256.0.0.1", "192.0.2.1", "", "no..name", "a" * 64, "nul\0"])
     def test_a_host_of_another_machine_is_reported_as_a_wrong_setting(self, host: str, port: Port) -> None:
         with pytest.raises(ConfigError) as caught:
-            HttpServer(port.views, host, 0)
+            HttpServer(port.answers, host, 0)
         (problem,) = caught.value.problems
         assert (problem.key, problem.value) == ("http.host", host)
         assert problem.allowed.startswith(f"cannot listen on {host} port 0: ")
@@ -553,18 +553,18 @@ class TestLife:
 
     def test_it_stops_with_clients_connected_and_frees_the_port(self, port: Port) -> None:
         before = set(threading.enumerate())
-        server = HttpServer(port.views, "127.0.0.1", 0)
+        server = HttpServer(port.answers, "127.0.0.1", 0)
         server.start()
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.1 200 ")
             server.stop()
-        again = HttpServer(port.views, "127.0.0.1", server.port)
+        again = HttpServer(port.answers, "127.0.0.1", server.port)
         again.stop()
         assert not set(threading.enumerate()) - before
 
     def test_it_can_be_stopped_before_its_start_and_twice(self, port: Port) -> None:
-        server = HttpServer(port.views, "127.0.0.1", 0)
+        server = HttpServer(port.answers, "127.0.0.1", 0)
         server.stop()
         server.stop()
 
@@ -572,7 +572,7 @@ class TestLife:
         if not socket.has_ipv6:
             pytest.skip("this Python has no IPv6")
         try:
-            server = HttpServer(port.views, "::1", 0)
+            server = HttpServer(port.answers, "::1", 0)
         except ConfigError:
             pytest.skip("this machine has no IPv6 loopback address")
         assert server.url == f"http://[::1]:{server.port}"

@@ -31,9 +31,9 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serve views with reports until the pages of the test are closed, so that no last poll fails."""
+    """Serve answers with reports until the pages of the test are closed, so that no last poll fails."""
     with ExitStack() as ports:
-        yield lambda views, *reports: ports.enter_context(serving(views, *reports))
+        yield lambda answers, *reports: ports.enter_context(serving(answers, *reports))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def history(stories: list[tuple[float, Story, list[Report]]]) -> tuple[Story, li
 def still(serve: Serve, history: tuple[Story, list[Report]]) -> Served:
     """The whole story on a port."""
     story, reports = history
-    return serve(story.views(), *reports)
+    return serve(story.answers(), *reports)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def fresh(serve: Serve, history: tuple[Story, list[Report]]) -> Iterator[Served]
     """The end of the story on a port for one test."""
     story, reports = history
     status = story.status
-    yield serve(story.views(), *reports[-5:])
+    yield serve(story.answers(), *reports[-5:])
     status.source_trouble = status.store_trouble = status.publish_trouble = None
     status.lag_records.clear()
     status.lag_seconds.clear()

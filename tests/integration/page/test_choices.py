@@ -57,7 +57,7 @@ class TestChoices:
         part.locator("summary").click()
         metrics = fetched(fresh.base)["settings"]["metrics"]
         expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and user_hit_rate at both cut-offs
-        fresh.views.show(with_experiments(history[1][-1]))
+        fresh.answers.show(with_experiments(history[1][-1]))
         found.ask_again()
         expect(found.section(EXPERIMENT)).to_contain_text("no user of this experiment has a final list")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
@@ -71,7 +71,7 @@ class TestChoices:
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
         first = experiment({"control": 0.5, "treatment": 0.5}, name="a-first")
-        fresh.views.show(with_experiments(history[1][-1], first, *history[1][-1].experiments))
+        fresh.answers.show(with_experiments(history[1][-1], first, *history[1][-1].experiments))
         found.ask_again()
         expect(found.section("Experiment")).to_have_count(2)
         expect(found.section("Experiment").last).to_contain_text("a-first")  # it is undecided, so the other one comes first
@@ -79,7 +79,7 @@ class TestChoices:
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
         expect(found.page.locator("details[open]")).to_have_count(1)
-        fresh.views.show(history[1][-1])
+        fresh.answers.show(history[1][-1])
         found.ask_again()
         expect(found.section("Experiment")).to_have_count(1)
         expect(part).to_have_attribute("open", "")
@@ -90,12 +90,12 @@ class TestChoices:
     ) -> None:
         report = history[1][-1]
         whole = [replace(each, groups=tuple(values for values in each.groups if not values.group.segment)) for each in report.windows]
-        fresh.views.show(replace(report, windows=tuple(whole)))
+        fresh.answers.show(replace(report, windows=tuple(whole)))
         found = visit(fresh.base)
         statistics = found.page.get_by_label("Statistics", exact=True)
         statistics.focus()
         expect(found.page.get_by_label("Segment", exact=True)).to_have_count(0)
-        fresh.views.show(report)
+        fresh.answers.show(report)
         found.ask_again()
         expect(found.page.get_by_label("Segment", exact=True)).to_be_visible()
         expect(statistics).to_be_focused()

@@ -34,8 +34,8 @@ class TestCurves:
     ) -> None:
         story, reports = history
         stored = history_of(reports)
-        port = serve(story.views())
-        port.views.show(reports[-1], stored)  # a new process has one report, and the stored history
+        port = serve(story.answers())
+        port.answers.show(reports[-1], stored)  # a new process has one report, and the stored history
         found = visit(port.base)
         curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-lift")
         shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
@@ -53,9 +53,9 @@ class TestCurves:
         kept = series.snapshots.kept
         late = [(at, snapshot._replace(verdict=None)) for at, snapshot in kept[:-1]]
         first = next(at for at, snapshot in kept if any(point.lift is not None for point in snapshot.points))
-        port = serve(story.views(), *(report for report in reports if report.entered_ms == first))
+        port = serve(story.answers(), *(report for report in reports if report.entered_ms == first))
         filled = DownsampledValues(series.snapshots.width_ms, (*late, kept[-1]))
-        port.views.show(reports[-1], History((msgspec.structs.replace(series, snapshots=filled),)))
+        port.answers.show(reports[-1], History((msgspec.structs.replace(series, snapshots=filled),)))
         found = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"
         curves_are_drawn(found.page, chart)
@@ -71,9 +71,9 @@ class TestCurves:
         kept = series.snapshots.kept
         at = kept[-3][0]
         words = [(end, snapshot._replace(verdict="regressed" if end >= at else "inconclusive")) for end, snapshot in kept]
-        port = serve(story.views())
+        port = serve(story.answers())
         changed = DownsampledValues(series.snapshots.width_ms, tuple(words))
-        port.views.show(reports[-1], History((msgspec.structs.replace(series, snapshots=changed),)))
+        port.answers.show(reports[-1], History((msgspec.structs.replace(series, snapshots=changed),)))
         found = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"
         curves_are_drawn(found.page, chart)
@@ -150,7 +150,7 @@ class TestCurves:
             else arm
             for arm in stats.variants
         )
-        found = visit(serve(story.views(), with_experiments(reports[-1], replace(stats, variants=variants))).base)
+        found = visit(serve(story.answers(), with_experiments(reports[-1], replace(stats, variants=variants))).base)
         chart = f"experiment-{EXPERIMENT}-days"
         curves_are_drawn(found.page, chart)
         shown = found.page.evaluate(DRAWN, chart)

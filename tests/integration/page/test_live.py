@@ -48,7 +48,7 @@ class TestAskingAgain:
         final = found.cell("Final", "control").locator(".value")
         before = final.text_content()
         assert before
-        fresh.views.show(history[1][-40])
+        fresh.answers.show(history[1][-40])
         with found.page.expect_response("**/api/report/experiments?*") as answer:
             found.ask_again()
         assert answer.value.status == 200

@@ -40,7 +40,7 @@ class TestManyVariants:
         story, reports = history
 
         def shown(*experiments: ExperimentReport, path: str = "", **options: Any) -> Visit:
-            port = serve(story.views(), *reports[:-1], with_experiments(reports[-1], *experiments))
+            port = serve(story.answers(), *reports[:-1], with_experiments(reports[-1], *experiments))
             found = visit(port.base, path, **options)
             live(found.page)
             return found

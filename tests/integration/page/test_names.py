@@ -55,7 +55,7 @@ def serve_names(serve: Serve, history: tuple[Story, list[Report]], *names: str, 
     now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
     pipeline, variants = Pipeline(segments=("surface",)), ("control", *names)
     stats = experiment(dict.fromkeys(variants, 0.5) | {names[-1]: 0.4}, name=experiment_name, whole=True)
-    port = serve(history[0].views())
+    port = serve(history[0].answers())
     for minute in range(40):
         ts = now_ms - (40 - minute) * MINUTE_MS
         shown = [
@@ -67,7 +67,7 @@ def serve_names(serve: Serve, history: tuple[Story, list[Report]], *names: str, 
         pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
         if minute % 20 == 19:
             pipeline.move_on(ts + MINUTE_MS - 1)
-            port.views.show(with_experiments(pipeline.report(), stats))
+            port.answers.show(with_experiments(pipeline.report(), stats))
     return port
 
 
@@ -171,8 +171,8 @@ class TestNames:
             .feed("impressions", Impression("r", "u", now_ms - 3 * MINUTE_MS, ("a", "b"), ((experiment, variant),)))
             .move_on(now_ms)
         )
-        port = serve(history[0].views())
-        port.views.show(pipeline.report())
+        port = serve(history[0].answers())
+        port.answers.show(pipeline.report())
         found = visit(port.base, viewport=NARROW)
         expect(found.page.locator("h2", has_text="eee")).to_be_visible()
         assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

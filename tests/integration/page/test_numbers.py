@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from streammetrics.connectors.source import Input
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.reports.report import Report
 from streammetrics.words.sentences import DataWarning
 from tests.integration.page.visits import (
@@ -98,7 +98,7 @@ class TestNumbers:
             ((five, replace(hour, complete=False, arms=())), "not shown: users were not counted all the time"),
             ((), None),
         ):
-            port = serve(story.views(), replace(reports[-1], user_windows=windows))
+            port = serve(story.answers(), replace(reports[-1], user_windows=windows))
             found = visit(port.base)
             expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
             head = found.head("Users of")
@@ -115,7 +115,7 @@ class TestNumbers:
         story, reports = history
         arms = {"control": 0.5, "treatment": 0.45, "interleaved": 0.5}
         stats = experiment(arms, name=EXPERIMENT, whole=True)
-        port = serve(story.views(), with_experiments(reports[-1], stats))
+        port = serve(story.answers(), with_experiments(reports[-1], stats))
         found = visit(port.base)
         treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
         assert treatment.reduced is not None
@@ -141,7 +141,7 @@ class TestNumbers:
 
     def test_a_reason_starts_with_a_capital_letter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
-        port = serve(history[0].views(), with_experiments(history[1][-1], split))
+        port = serve(history[0].answers(), with_experiments(history[1][-1], split))
         found = visit(port.base)
         reason = found.section(EXPERIMENT).locator(".verdict .reason")
         counts = "control 1,000, treatment 2,000; practically impossible by chance"
@@ -152,7 +152,7 @@ class TestNumbers:
     def test_what_bends_a_verdict_stands_below_it(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         warning = DataWarning("lists per user", "treatment has 4 lists per user", "look for crawlers", "treatment")
         report = replace(experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT), warnings=(warning,))
-        found = visit(serve(history[0].views(), with_experiments(history[1][-1], report)).base)
+        found = visit(serve(history[0].answers(), with_experiments(history[1][-1], report)).base)
         verdict = found.section(EXPERIMENT).locator(".verdict")
         expect(verdict).to_contain_text("Warning: Treatment has 4 lists per user. Look for crawlers.")
 
@@ -163,7 +163,7 @@ class TestNumbers:
         warning = DataWarning("effect changed", f"treatment on mrr@10: {change}", "to compare the lists since, set start", "treatment")
         report = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT)
         report = replace(report, verdict=Verdict("inconclusive", f"treatment: 1 % higher; {change}"), warnings=(warning,))
-        found = visit(serve(history[0].views(), with_experiments(history[1][-1], report)).base)
+        found = visit(serve(history[0].answers(), with_experiments(history[1][-1], report)).base)
         verdict = found.section(EXPERIMENT).locator(".verdict")
         expect(verdict.locator(".doubt")).to_have_text("To compare the lists since, set start.")
         assert verdict.inner_text().count("the effect has changed") == 1
@@ -185,7 +185,7 @@ class TestNumbers:
 
     def test_a_page_loads_missed_points_after_a_pause(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
-        port = serve(story.views(), *reports[:-6])
+        port = serve(story.answers(), *reports[:-6])
         found = visit(port.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         figure.get_by_text("Curves as numbers").click()
@@ -193,7 +193,7 @@ class TestNumbers:
         expect(rows).to_have_count(lifts(port.base))
         before = lifts(port.base)
         for report in reports[-6:]:
-            port.views.show(report)
+            port.answers.show(report)
         found.page.clock.fast_forward(6 * MINUTE_MS)
         expect(rows.first.locator("th")).to_have_text(clock(reports[-1].entered_ms or 0))
         expect(rows).to_have_count(before + 6)
@@ -246,14 +246,14 @@ class TestNumbers:
     def test_the_event_rate_covers_the_time_between_reports(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, report = history[0], history[1][-1]
         seconds = [time.monotonic()]
-        views = HttpViews(story.pipeline.exposition(story.status), lambda: seconds[0])
-        port = serve(views, report)
+        answers = HttpAnswers(story.pipeline.exposition(story.status), lambda: seconds[0])
+        port = serve(answers, report)
         found = visit(port.base)
         tile = found.section("Pipeline").locator(".tile", has_text="Events read").locator("dd")
 
         expect(tile.last).to_have_text("in total")
         seconds[0] += 10
-        views.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): 1_000})))
+        answers.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): 1_000})))
         found.ask_again()
         expect(tile.last).to_have_text("100 per second now")
         for age in ("1[0-9]", "2[0-9]"):
@@ -266,8 +266,8 @@ class TestNumbers:
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, _ = history
-        port = serve(story.views())
-        port.views.show(story.pipeline.report())
+        port = serve(story.answers())
+        port.answers.show(story.pipeline.report())
         found = visit(port.base)
         expect(found.section(EXPERIMENT)).to_contain_text("No verdict yet: no user of this experiment has a final list.")
         expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))

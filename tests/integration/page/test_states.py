@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from streammetrics.connectors.store import StoreNode
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.exporters.http.views import UNREAD, HttpViews
+from streammetrics.exporters.http.answers import UNREAD, HttpAnswers
 from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.reports.input_warnings import UserPartitions
 from streammetrics.reports.report import Report
@@ -44,7 +44,7 @@ class TestStates:
     def test_before_the_first_report_it_shows_what_is_missing(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
         story.status.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
-        port = serve(story.views())
+        port = serve(story.answers())
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         banner = [
@@ -56,24 +56,24 @@ class TestStates:
         expect(found.page.locator(".banner p")).to_have_text(banner)
         expect(found.page.locator("main")).to_have_text("No numbers yet.")
         story.status.store_trouble = None
-        port.views.show(reports[-1])
+        port.answers.show(reports[-1])
         found.ask_again()
         live(found.page)
 
     def test_without_a_watermark_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
-        port = serve(history[0].views(first_events=FirstEvents(("impressions", "feedback"))))
-        port.views.show(only_lists.report())
+        port = serve(history[0].answers(first_events=FirstEvents(("impressions", "feedback"))))
+        port.answers.show(only_lists.report())
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Starting")
         expect(found.page.locator(".banner")).to_contain_text("Live numbers count the lists so far.")
         expect(found.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
-        port.views.show(Pipeline().report())
+        port.answers.show(Pipeline().report())
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("No data yet")
         expect(found.page.locator(".banner")).to_contain_text("0 of 1 tasks have committed.")
         expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES))
-        port.views.show(only_lists.report())
+        port.answers.show(only_lists.report())
         found.ask_again()
         expect(found.head("Final", section="All traffic")).to_have_text(re.compile(r"^Final\? last hourfirst ones at "))
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
@@ -84,7 +84,7 @@ class TestStates:
         pane_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS - MINUTE_MS
         lists = [Impression(f"r{at}", f"u{at}", pane_ms + 1_000 * at, ("a", "b"), (("new", "control"),)) for at in range(21)]
         pipeline = Pipeline().feed("feedback", Feedback(user_id="u20", ts=pane_ms + 20_000, item_id="a", action="click"))
-        port = serve(story.views(), pipeline.feed("impressions", *lists).report())
+        port = serve(story.answers(), pipeline.feed("impressions", *lists).report())
         opened = time.time()
         found = visit(port.base)
         ends = clock(pane_ms + MINUTE_MS)
@@ -106,7 +106,7 @@ class TestStates:
         story.now.seconds += 10
         found.ask_again()
         expect(found.page.locator(".banner.starting")).to_contain_text("comes in 35\u00a0s")
-        port.views.show(pipeline.move_on(pane_ms + 66_000).report())
+        port.answers.show(pipeline.move_on(pane_ms + 66_000).report())
         found.ask_again()
         live(found.page)
         expect(found.page.locator("#state")).to_contain_text("first final numbers in 31\u00a0min")
@@ -127,11 +127,11 @@ class TestStates:
         expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not respond")
         expect(found.page.locator(".banner")).to_contain_text("The server does not respond (no connection)")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        fresh.restart(story.views())
+        fresh.restart(story.answers())
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        fresh.views.show(with_experiments(story.pipeline.report(), *reports[-1].experiments))
+        fresh.answers.show(with_experiments(story.pipeline.report(), *reports[-1].experiments))
         found.ask_again()
         live(found.page)
         expect(figure.locator("tbody tr")).to_have_count(5)  # the new process has one point, the page has all
@@ -211,7 +211,7 @@ class TestStates:
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
-        port = serve(HttpViews(story.pipeline.exposition(story.status, loop=False), story.now), reports[-1])
+        port = serve(HttpAnswers(story.pipeline.exposition(story.status, loop=False), story.now), reports[-1])
         found = visit(port.base)
         live(found.page)
         story.status.outages = ("no Kafka broker answers (b:9092: timed out)",)
@@ -228,7 +228,7 @@ class TestStates:
 
     def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
-        port = serve(story.views(), reports[-12])
+        port = serve(story.answers(), reports[-12])
         opened = time.time()
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Behind")
@@ -252,12 +252,12 @@ class TestStates:
     ) -> None:
         story, report = history[0], history[1][-12]
         seconds = [time.monotonic()]
-        views = HttpViews(story.pipeline.exposition(story.status), lambda: seconds[0])
-        found = visit(serve(views, report).base)
+        answers = HttpAnswers(story.pipeline.exposition(story.status), lambda: seconds[0])
+        found = visit(serve(answers, report).base)
         expect(found.page.locator(".pill")).to_have_text("Behind")
         expect(found.page.locator(".banner")).not_to_contain_text("are read")
         seconds[0] += 10
-        views.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): events})))
+        answers.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): events})))
         found.ask_again()
         expect(found.page.locator(".banner")).to_contain_text(sentence)
 
@@ -265,7 +265,7 @@ class TestStates:
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
-        port = serve(story.views(), replace(reports[-1], user_partitions=UserPartitions(200, 50)))
+        port = serve(story.answers(), replace(reports[-1], user_partitions=UserPartitions(200, 50)))
         banner = visit(port.base).page.locator(".banner.input-problem")
         expect(banner).to_contain_text("25 % of users have events on several partitions (50 of 200 sampled users)")
         expect(banner).to_contain_text("streammetrics repartition")
@@ -276,7 +276,7 @@ class TestStates:
         expect(page.locator(".banner.input-problem")).to_have_count(0)
 
     def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
-        port = serve(history[0].views(publishes=False))
+        port = serve(history[0].answers(publishes=False))
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".banner")).to_contain_text("This process only consumes events.")
 

@@ -1,4 +1,4 @@
-"""What the tests of the page share: a page in its own browser window, views on a port, and what they read from both."""
+"""What the tests of the page share: a page in its own browser window, answers on a port, and what they read from both."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from tests.support.committed_state import HOUR_MS
 from tests.support.page_story import (
@@ -118,16 +118,16 @@ CURVES = "async (id) => { try { return (await import('/plot.js')).drawn(id).ends
 class Served:
     """Views on a port."""
 
-    views: HttpViews
+    answers: HttpAnswers
     server: HttpServer
 
     @property
     def base(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
 
-    def restart(self, views: HttpViews) -> None:
+    def restart(self, answers: HttpAnswers) -> None:
         """Start another process on the same port."""
-        self.views, self.server = views, HttpServer(views, "127.0.0.1", self.server.port)
+        self.answers, self.server = answers, HttpServer(answers, "127.0.0.1", self.server.port)
         self.server.start()
 
 
@@ -135,10 +135,10 @@ Serve = Callable[..., Served]
 
 
 @contextmanager
-def serving(views: HttpViews, *reports: Report) -> Iterator[Served]:
+def serving(answers: HttpAnswers, *reports: Report) -> Iterator[Served]:
     for report in reports:
-        views.show(report)
-    port = Served(views, HttpServer(views, "127.0.0.1", 0))
+        answers.show(report)
+    port = Served(answers, HttpServer(answers, "127.0.0.1", 0))
     port.server.start()
     try:
         yield port

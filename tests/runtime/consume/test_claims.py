@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from streammetrics.connectors.source import LogIds
 from streammetrics.errors import StateError, UnfitStateError
 from streammetrics.runtime.consume.claims import RECENT_SECONDS, group_of_token
-from streammetrics.windows.pane_store import PANES
+from streammetrics.windows.pane_tallies import PANES
 from tests.support.machine import engine_of
 from tests.support.worker_bench import START_MS, Bench, assert_exact
 

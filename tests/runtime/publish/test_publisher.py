@@ -32,7 +32,7 @@ from streammetrics.reports.recent_lists import LaterLists
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.publisher import NODES_SECONDS, Publisher, read_committed
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.windows.pane_store import PANES
+from streammetrics.windows.pane_tallies import PANES
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Settings

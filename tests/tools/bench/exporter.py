@@ -18,12 +18,12 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedSource
 from streammetrics.connectors.simulated.traffic import Variant
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.task_runner import TaskRunner
-from streammetrics.runtime.publish.history_store import HistoryStore
+from streammetrics.runtime.publish.history_keeper import HistoryKeeper
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.decoders import build_decoder
@@ -61,9 +61,9 @@ class Stream:
         )
         engine = build_engine(settings, INPUTS)
         limits = ExpositionLimits(label_values_max=VARIANTS, series_max=series_max)
-        self.views = HttpViews(Exposition(engine.layout, window_names(settings), status, limits), self.clock.monotonic)
+        self.answers = HttpAnswers(Exposition(engine.layout, window_names(settings), status, limits), self.clock.monotonic)
         self.reports: list[Report] = []
-        history = HistoryStore(self.views.show)
+        history = HistoryKeeper(self.answers.show)
 
         def show(report: Report) -> None:
             self.reports[:] = [report]
@@ -130,7 +130,7 @@ def main() -> None:
     for _ in range(WARM_MS // STEP_MS):
         stream.pass_time(STEP_MS)
     stream.publisher.publish()
-    page, _ = stream.views.metrics("")
+    page, _ = stream.answers.metrics("")
     checked = check(stream, page)
     tune_garbage_collection()
     seconds: dict[str, list[float]] = {"calm": [], "publish": [], "scrape": [], "repeat": [], "report": []}
@@ -139,10 +139,10 @@ def main() -> None:
         stream.pass_time(SECOND_MS)
         seconds["calm" if is_calm else "publish"].append(cpu_seconds(stream.publisher.publish))
         if not is_calm:
-            seconds["scrape"].append(cpu_seconds(lambda: stream.views.metrics("")))
-            seconds["repeat"].append(cpu_seconds(lambda: stream.views.metrics("")))
-            seconds["report"].append(cpu_seconds(stream.views.report_json))
-    page, _ = stream.views.metrics("")
+            seconds["scrape"].append(cpu_seconds(lambda: stream.answers.metrics("")))
+            seconds["repeat"].append(cpu_seconds(lambda: stream.answers.metrics("")))
+            seconds["report"].append(cpu_seconds(stream.answers.report_json))
+    page, _ = stream.answers.metrics("")
     checked += check(stream, page)
     series = sum(not line.startswith(b"#") for line in page.splitlines())
     reply({"series": series, "page_bytes": len(page), "checked": checked, **{name: sum(of) / len(of) for name, of in seconds.items()}})

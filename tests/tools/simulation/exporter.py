@@ -11,7 +11,7 @@ from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.report import Report
-from streammetrics.runtime.publish.history_store import HistoryStore
+from streammetrics.runtime.publish.history_keeper import HistoryKeeper
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.publish.results_feed import ResultsFeed, SettledReports
 from streammetrics.runtime.status import ProcessStatus
@@ -50,7 +50,7 @@ class Exporter:
         self.builder, status = new_builder(engine), ProcessStatus()
         self.report: Report | None = None
         self._feed = ResultsFeed(self.builder, topic, status, SettledReports(clock, stale_ms))
-        self._receivers = (HistoryStore(lambda report, history: None).on_report, self._feed.on_report)
+        self._receivers = (HistoryKeeper(lambda report, history: None).on_report, self._feed.on_report)
         self._publisher = Publisher(builder=self.builder, store=store, publish_ms=1, clock=clock, status=status, on_report=self._take)
         self._status = status
 

@@ -20,7 +20,7 @@ from streammetrics.reports.report import Report
 HISTORY_KEY = "history"
 """Name of the blob that holds the history."""
 
-log = structlog.get_logger("streammetrics.runtime.publish.history_store")
+log = structlog.get_logger("streammetrics.runtime.publish.history_keeper")
 
 
 def encode_history(history: History) -> bytes:
@@ -38,7 +38,7 @@ def decode_history(stored: bytes | None) -> History:
         return History()
 
 
-class HistoryStore:
+class HistoryKeeper:
     """Adds a snapshot of each report when one is due, and calls `show` with the report and the history. For one thread."""
 
     def __init__(self, show: Callable[[Report, History], None], blob: BlobStore | None = None) -> None:

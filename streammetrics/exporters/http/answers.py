@@ -88,7 +88,7 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class HttpViews:
+class HttpAnswers:
     """The newest state of one process. All methods may be called from any thread.
 
     `monotonic` is the clock of the process status, in seconds, and `wall_ms` the time of day in epoch ms. `publishes` says if this

@@ -50,7 +50,7 @@ class SessionChanges(NamedTuple):
 
 
 class SessionState(msgspec.Struct, array_like=True):
-    """What is stored of `SessionStore` besides users: see `open` and `without_sessions` there."""
+    """What is stored of `UserSessions` besides users: see `open` and `without_sessions` there."""
 
     open: int = 0
     without_sessions: int = 0
@@ -73,7 +73,7 @@ class FinalEvents(NamedTuple):
     closed: list[ClosedSession]
 
 
-class SessionStore:
+class UserSessions:
     """Users in memory. A user is due when a session may close, a list may get its variants or be enrolled, or the last exposure expires.
 
     `users` includes users without sessions and exposures until they are saved. `dirty` are the users that the next commit writes.

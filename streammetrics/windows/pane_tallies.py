@@ -27,7 +27,7 @@ class FinalPane(NamedTuple):
 
 
 class PaneState(msgspec.Struct, array_like=True):
-    """What is stored of `PaneStore` besides panes. `totals` are (experiment, variant, tally)."""
+    """What is stored of `PaneTallies` besides panes. `totals` are (experiment, variant, tally)."""
 
     final_before: int = NEVER
     oldest_kept: int = NEVER
@@ -43,11 +43,11 @@ class PaneGroups(Protocol):
     def groups_of(self, experiments: Labels, segments: Labels, /) -> tuple[Group, ...]: ...
 
 
-class PaneStore:
+class PaneTallies:
     """The tallies of a task by pane and group.
 
     `open` are the panes that may still change, by their start (ms). `totals` are the tallies of all final panes, by (experiment, variant).
-    All panes before `final_before` (ms) are final; those before `oldest_kept` (ms) have left the store.
+    All panes before `final_before` (ms) are final; those before `oldest_kept` (ms) are no longer stored.
     """
 
     __slots__ = (

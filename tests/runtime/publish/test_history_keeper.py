@@ -7,7 +7,7 @@ from dataclasses import replace
 from streammetrics.errors import StoreError
 from streammetrics.reports.history import SNAPSHOT_MS, History, HistorySnapshot
 from streammetrics.reports.report import Report
-from streammetrics.runtime.publish.history_store import HistoryStore, decode_history, encode_history
+from streammetrics.runtime.publish.history_keeper import HistoryKeeper, decode_history, encode_history
 from tests.support.committed_state import START_MS, two_variants
 from tests.support.experiment_samples import experiment
 
@@ -46,10 +46,10 @@ def times(history: History, name: str = "ranker") -> list[int]:
 
 def test_every_report_is_shown_with_the_snapshots_so_far() -> None:
     shown: list[tuple[Report, History]] = []
-    store = HistoryStore(lambda report, history: shown.append((report, history)))
+    keeper = HistoryKeeper(lambda report, history: shown.append((report, history)))
     reports = [replace(PLAIN, entered_ms=None), report_at(0), report_at(0), report_at(2)]
     for report in reports:
-        store.on_report(report)
+        keeper.on_report(report)
     assert [report for report, _ in shown] == reports
     assert [times(history) for _, history in shown] == [[], [0], [0], [0, 2]]
 
@@ -69,26 +69,26 @@ def test_a_new_process_computes_only_what_the_stored_history_lacks() -> None:
 
     blob, shown = FailingBlob(), []
     for minutes in ((0, 1), (9, 10)):
-        store = HistoryStore(lambda report, history: shown.append(history), blob)
+        keeper = HistoryKeeper(lambda report, history: shown.append(history), blob)
         for minute in minutes:
-            store.on_report(late(minute))
+            keeper.on_report(late(minute))
     assert asked == [(-9, 0), (1, 9)]
     assert times(shown[-1]) == [0, 1, 5, 9, 10]
 
 
 def test_snapshots_survive_a_restart_and_are_written_only_when_one_is_new() -> None:
     blob, shown = FailingBlob(), []
-    first = HistoryStore(lambda report, history: shown.append(history), blob)
+    first = HistoryKeeper(lambda report, history: shown.append(history), blob)
     for minute in (0, 0, 1, 1):
         first.on_report(report_at(minute))
     assert blob.writes == 2
-    HistoryStore(lambda report, history: shown.append(history), blob).on_report(report_at(5))
+    HistoryKeeper(lambda report, history: shown.append(history), blob).on_report(report_at(5))
     assert times(shown[-1]) == [0, 1, 5]
 
 
 def test_two_processes_merge_their_snapshots() -> None:
     blob = FailingBlob()
-    one, other = (HistoryStore(lambda report, history: None, blob) for _ in range(2))
+    one, other = (HistoryKeeper(lambda report, history: None, blob) for _ in range(2))
     for minute in range(6):
         (one, other)[minute % 2].on_report(report_at(minute))
     assert times(decode_history(blob.value)) == [0, 1, 2, 3, 4, 5]
@@ -96,29 +96,29 @@ def test_two_processes_merge_their_snapshots() -> None:
 
 def test_an_ended_experiment_is_removed_from_the_blob() -> None:
     blob = FailingBlob()
-    HistoryStore(lambda report, history: None, blob).on_report(report_at(0, "old", "ranker"))
-    HistoryStore(lambda report, history: None, blob).on_report(report_at(1))
+    HistoryKeeper(lambda report, history: None, blob).on_report(report_at(0, "old", "ranker"))
+    HistoryKeeper(lambda report, history: None, blob).on_report(report_at(1))
     assert [trail.experiment for trail in decode_history(blob.value).series] == ["ranker"]
 
 
 def test_snapshots_of_an_earlier_run_are_removed_even_if_no_process_saw_its_end() -> None:
     blob, shown = FailingBlob(), []
-    HistoryStore(lambda report, history: None, blob).on_report(report_at(0))
+    HistoryKeeper(lambda report, history: None, blob).on_report(report_at(0))
     later = report_at(1_000)
     later = replace(later, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for each in later.experiments))
-    HistoryStore(lambda report, history: shown.append(history), blob).on_report(later)
+    HistoryKeeper(lambda report, history: shown.append(history), blob).on_report(later)
     assert times(shown[-1]) == times(decode_history(blob.value)) == [1_000]
 
 
 def test_an_unreachable_blob_store_stops_no_report_and_loses_no_snapshot() -> None:
     blob, shown = FailingBlob(), []
-    store = HistoryStore(lambda report, history: shown.append(history), blob)
+    keeper = HistoryKeeper(lambda report, history: shown.append(history), blob)
     blob.unreachable = True
-    store.on_report(report_at(0))
-    store.on_report(report_at(1))
+    keeper.on_report(report_at(0))
+    keeper.on_report(report_at(1))
     assert (len(shown), blob.value) == (2, None)
     blob.unreachable = False
-    store.on_report(report_at(2))
+    keeper.on_report(report_at(2))
     assert times(decode_history(blob.value)) == [0, 1, 2]
 
 
@@ -126,7 +126,7 @@ def test_a_history_of_another_version_is_replaced() -> None:
     blob = FailingBlob()
     for left in (b"no json", b'{"version": 2}', b"[1]"):
         blob.value = left
-        HistoryStore(lambda report, history: None, blob).on_report(report_at(0))
+        HistoryKeeper(lambda report, history: None, blob).on_report(report_at(0))
         assert times(decode_history(blob.value)) == [0]
 
 
