@@ -15,6 +15,8 @@ FOREVER: Final = 1 << 62
 
 SECONDS_BELOW: Final = 10_000_000_000
 """10 billion is April 1970 in milliseconds and the year 2286 in seconds."""
+MILLISECONDS_ADVICE: Final = "multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds"
+"""What to do about a time that seems to be in seconds."""
 
 
 def seems_seconds(ts: int) -> bool:

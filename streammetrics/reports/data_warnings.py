@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from streammetrics.events.event_time import seems_seconds
+from streammetrics.events.event_time import MILLISECONDS_ADVICE, seems_seconds
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.events.unknown_names import ACTION, TYPE, nearest
 from streammetrics.words.names import isolated
@@ -36,7 +36,6 @@ BEHIND_MS_MAX: Final = 3_600_000
 NAMES_MAX: Final = 5
 SHOWS: Final = "impression"
 """The known name of what shows a list."""
-MILLISECONDS: Final = "multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds"
 _ADVICE: Final = {
     "orphan": "orphans have no earlier list of their user with their impression_id or item: compare these ids in lists and feedback",
     "out_of_list": "out of list means that the list does not show the item: compare the item ids in lists and feedback",
@@ -95,7 +94,7 @@ milliseconds, not seconds.
         if at_ms is not None and seems_seconds(at_ms):
             newest[what] = max(at_ms, newest.get(what, at_ms))
     for what, at_ms in newest.items():
-        yield DataWarning(f"seconds {what}", f"The times of the {what} are {second_text(at_ms)} or before", MILLISECONDS)
+        yield DataWarning(f"seconds {what}", f"The times of the {what} are {second_text(at_ms)} or before", MILLISECONDS_ADVICE)
 
 
 def refused_warnings(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> Iterator[DataWarning]:

@@ -18,8 +18,7 @@ import msgspec
 
 from streammetrics.engine.input_progress import Lateness, median_ms
 from streammetrics.engine.task_state import ControlRecord
-from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, seems_seconds
-from streammetrics.reports.data_warnings import MILLISECONDS
+from streammetrics.events.event_time import DAY_MS, FOREVER, MILLISECONDS_ADVICE, NEVER, seems_seconds
 from streammetrics.words.names import fit, isolated
 from streammetrics.words.numbers import counted, percent
 from streammetrics.words.sentences import DataWarning
@@ -123,7 +122,7 @@ class LateInput:
         refused = f"{percent(self.share)} of the events of {where} are late and refused, {self.late:,} of {self.events:,}"
         if self.is_in_seconds and self.dated_ms is not None:
             text = f"{refused}. They are dated {second_text(self.dated_ms)} or so: their times are in seconds, and others in milliseconds"
-            return DataWarning(key, text, f"compare the times of lists and of feedback, and {MILLISECONDS}")
+            return DataWarning(key, text, f"compare the times of lists and of feedback, and {MILLISECONDS_ADVICE}")
         cause = (
             "the other inputs or the clock had moved the watermark while this input was idle"
             if setter is None

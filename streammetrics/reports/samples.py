@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from streammetrics.events.event_time import seems_seconds
+from streammetrics.events.event_time import MILLISECONDS_ADVICE, seems_seconds
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT
 from streammetrics.reports.data_warnings import (
-    MILLISECONDS,
     feedback_warnings,
     list_id_warnings,
     merge_names,
@@ -102,7 +101,7 @@ def _unit_warnings(topics: Mapping[str, Sequence[SampledEvent]]) -> Iterator[Dat
     for what, at_ms in small.items():
         those = f"those of the {_short(other, what)} {second_text(other_ms)} or before"
         text = f"The times of the {what} are {second_text(at_ms)} or before, {those}"
-        yield DataWarning(f"seconds {what}", text, MILLISECONDS)
+        yield DataWarning(f"seconds {what}", text, MILLISECONDS_ADVICE)
 
 
 def _short(other: str, what: str) -> str:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from streammetrics.runtime.status import Trouble
-
 CALM_SECONDS = 5.0
 """An outage is over once everything has worked for this long."""
 
@@ -24,6 +22,15 @@ class Backoff:
     def delay(self, failures: int) -> float:
         """Return the seconds to wait after this many failures in a row."""
         return random.uniform(0.5, 1.0) * min(self._cap, self._first * 2.0 ** min(failures - 1, 30))
+
+
+@dataclass(slots=True)
+class Trouble:
+    """A current outage: since when (monotonic seconds), failures in a row, and the last error message."""
+
+    since_seconds: float
+    failures: int
+    message: str
 
 
 class Outage:

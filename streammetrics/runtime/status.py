@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
+from streammetrics.runtime.retry import Trouble
 
 COMMIT_BUCKETS_SECONDS = (0.0025, 0.01, 0.025, 0.1, 0.5, 2.5)
 RATE_SECONDS = 5.0
@@ -55,15 +56,6 @@ class CommitTimes:
         for index, bound in enumerate(COMMIT_BUCKETS_SECONDS):
             if seconds <= bound:
                 self.buckets[index] += 1
-
-
-@dataclass(slots=True)
-class Trouble:
-    """A current outage: since when (monotonic seconds), failures in a row, and the last error message."""
-
-    since_seconds: float
-    failures: int
-    message: str
 
 
 class Standstill(NamedTuple):

@@ -11,7 +11,8 @@ from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.redis.shared_values import RedisFields
 from streammetrics.connectors.source import Input
 from streammetrics.runtime.consume.lag import StandstillNotes
-from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus, Standstill
 from tests.support.real_pipeline import Pipeline
 from tests.tools.servers.kafka import KafkaBroker
 from tests.tools.servers.process import wait_until

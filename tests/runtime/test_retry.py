@@ -6,8 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from streammetrics.errors import StoreError
-from streammetrics.runtime.retry import CALM_SECONDS, Outage
-from streammetrics.runtime.status import Trouble
+from streammetrics.runtime.retry import CALM_SECONDS, Outage, Trouble
 
 UNREACHABLE = StoreError("no answer")
 

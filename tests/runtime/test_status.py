@@ -8,7 +8,8 @@ import pytest
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
-from streammetrics.runtime.status import ProcessStatus, Trouble, snapshot, total, update_merged
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus, snapshot, total, update_merged
 
 ONE, OTHER = Input("events", 0), Input("events", 1)
 OF_PARENT = {"started_seconds", "publish_trouble", "store_nodes", "down"}

@@ -39,7 +39,8 @@ from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.publish.history_keeper import HISTORY_KEY, HistoryKeeper
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.publish.results_feed import ResultsFeed, SettledReports
-from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.decoders import build_decoder, build_topic_decoders, reads_whole_records
 from streammetrics.wiring.engine import build_worker_rules
 from streammetrics.wiring.gc_tuning import collect_garbage

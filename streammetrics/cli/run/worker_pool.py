@@ -24,7 +24,8 @@ from streammetrics.cli.run.worker_process import Pipe, Start
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
 from streammetrics.errors import StreammetricsError
-from streammetrics.runtime.status import ProcessStatus, Trouble, total, update_merged
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus, total, update_merged
 
 WAIT_SECONDS: Final = 0.25
 RESTART_SECONDS: Final = 1.0

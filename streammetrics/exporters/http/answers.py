@@ -20,7 +20,8 @@ from streammetrics.reports.outlook import with_outlook
 from streammetrics.reports.published import ApiValue, Count, Counts, ReportChoice, encoded, published, report_experiments, report_state
 from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.reports.verdict_lines import GateAnswer, answer_gate, find_experiment
-from streammetrics.runtime.status import Rate, Trouble
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import Rate
 from streammetrics.words.times import span_text
 
 STUCK_SECONDS = 30.0

@@ -20,8 +20,7 @@ from streammetrics.runtime.consume.lag import LagTracker
 from streammetrics.runtime.consume.limits import CommitRoom
 from streammetrics.runtime.consume.owned_task import Assignment, OwnedTask
 from streammetrics.runtime.consume.task_runner import TaskRunner
-from streammetrics.runtime.retry import CALM_SECONDS, Backoff, Outage
-from streammetrics.runtime.status import Trouble
+from streammetrics.runtime.retry import CALM_SECONDS, Backoff, Outage, Trouble
 from streammetrics.windows.panes import Pane
 
 FINISH_RETRY_SECONDS = 0.05

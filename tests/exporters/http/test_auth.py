@@ -18,7 +18,8 @@ from streammetrics.exporters.http import auth
 from streammetrics.exporters.http.answers import HttpAnswers
 from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.server import HttpServer
-from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus
 from tests.support.committed_state import Now, Pipeline, answering, two_variants
 
 USER, PASSWORD = "scraper", "correct horse: battery ⚡"

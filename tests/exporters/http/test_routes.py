@@ -13,7 +13,8 @@ import pytest
 from streammetrics.connectors.source import Input
 from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.http.answers import STALE_MS, HttpAnswers
-from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus
 from tests.support.committed_state import START_MS, Now, served
 from tests.support.gates import MINUTE_MS, failing, gate_answers, passing, report_at
 

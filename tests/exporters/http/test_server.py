@@ -25,7 +25,8 @@ from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
-from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus, Standstill
 from tests.support.committed_state import START_MS, Now, Pipeline, served, shown, two_variants
 from tests.support.experiment_samples import experiment
 from tests.support.sockets import read_until_closed

@@ -27,7 +27,8 @@ from streammetrics.exporters.prometheus.series import SERIES, TABLE
 from streammetrics.reports.input_warnings import UserPartitions
 from streammetrics.reports.published import report_state
 from streammetrics.reports.report import Report
-from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
+from streammetrics.runtime.retry import Trouble
+from streammetrics.runtime.status import ProcessStatus, Standstill
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, ranker, shown, two_variants, with_experiments

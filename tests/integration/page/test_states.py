@@ -17,7 +17,7 @@ from streammetrics.exporters.http.answers import UNREAD, HttpAnswers
 from streammetrics.reports.freshness import EXAMPLES, FirstEvents
 from streammetrics.reports.input_warnings import UserPartitions
 from streammetrics.reports.report import Report
-from streammetrics.runtime.status import Trouble
+from streammetrics.runtime.retry import Trouble
 from tests.integration.page.visits import EVERY_MS, MISSING, WRITTEN, Open, Serve, Served, clock, curves_are_drawn, live
 from tests.support.committed_state import MINUTE_MS, Pipeline
 from tests.support.page_story import (
