@@ -164,7 +164,7 @@ class Arms:
 
     def short(self, variant: str, control: str) -> str:
         """Say why a variant with enough users is not compared."""
-        if control not in self.stored.first_exposures and control not in self.stored.moments:
+        if control not in self.stored.users:
             return say("no user saw the control '{control}'", control=named(control))
         if self.too_few(variant, control):
             return say("{control} has fewer than {min_users:,} users", control=named(control), min_users=self.policy.min_users)

@@ -17,7 +17,6 @@ from streammetrics.experiments.arms import Arms, compared_measures
 from streammetrics.experiments.comparing import measures_of
 from streammetrics.experiments.comparison_warnings import change_warning, loss_warning, notes_of_times, signs_of, warnings_of
 from streammetrics.experiments.experiment_report import (
-    HOLDOUT,
     SINCE_START,
     ExperimentReport,
     MeasureReport,
@@ -85,7 +84,7 @@ def build_report(
             raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
-    treatments = policy.treatments(control, stored.first_exposures)
+    treatments = policy.treatments(control, stored.users)
     states = states_of(measures, stored, control, treatments)
     state, arms = health_of(policy, stored, states.stopped), Arms(measures, policy, stored, control, scales, states)
     losses = [warning for name in treatments if (warning := loss_warning(arms, name, control)) is not None]
@@ -96,7 +95,7 @@ def build_report(
     warnings = (*losses, *warnings_of(arms, control, treatments), *(sign for of_lists in signs.values() for sign in of_lists.warnings))
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
-    named_variants = {*stored.moments, *stored.first_exposures, *stored.exposed}
+    named_variants = {*stored.users, *stored.exposed}
     names = in_order({*named_variants, *(policy.arms or ())}, first=control)
     steps = _steps(arms, control, treatments, since_ms)
     variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments, steps) for name in names)
@@ -149,7 +148,7 @@ def _variant(
     by_lists = next((measure for measure in arms.measures if measure.kind == "mean"), arms.measures.all[0])
     effective, largest = arms.weight_of_users(by_lists, variant) if sums[USERS_AT] > 0 else (0.0, 0.0)
     role = role_of(variant, control, arms.policy.holdout)
-    if role == HOLDOUT:
+    if variant not in treatments:  # a holdout, or a few users of a label without a share
         reports = tuple(replace(measure, verdict=None, within_gate_margin=None) for measure in reports)
     reports = tuple(with_decision(arms, variant, measure) if measure.paging else measure for measure in reports)
     deciding = [measure.verdict for measure in reports if measure.paging and measure.verdict]
@@ -204,7 +203,7 @@ def _gate_of_lists(arms: Arms, verdict: Verdict | None, variant: str, reports: I
     if step is None:
         return decision
     names, since_ms = (variant, control), step.first_hour * HOUR_MS
-    treatments = len(arms.policy.treatments(control, arms.stored.first_exposures))
+    treatments = len(arms.policy.treatments(control, arms.stored.users))
     in_cells = arms.step(variant, control, step.first_hour)
     failures = [step_failure(arms.policy, measures, names, since_ms, treatments) for measures in in_cells]
     if (failure := failures[0]) is not None and None not in failures:
@@ -276,7 +275,7 @@ def _overall(
         return min((preference.verdict for preference in preferences), key=severity)
     if control is None:
         return Verdict("inconclusive", _no_control(arms.policy, stored.experiment, [arm.variant for arm in variants]))
-    if (seen := in_order(stored.first_exposures)) and control not in seen:
+    if (seen := in_order(stored.users)) and control not in seen:
         return Verdict("inconclusive", _missing_control(arms.policy, stored.experiment, control, seen))
     waits = Verdict("inconclusive", arms.waits_for([(arm.variant, arm.users) for arm in variants]))
     return verdict_of_all(variants) or waits

@@ -64,6 +64,8 @@ def health_of(policy: Policy, stored: StoredSums, stopped: Mapping[str, int] | N
         counts: Mapping[str, int] = {variant: sums[LISTS_AT] for variant, sums in stored.moments.items()}
     else:
         counts = stored.exposed or stored.first_exposures
+        if policy.shares is not None:  # users who moved to a variant without a share had their first list in another one
+            counts = {**counts, **{name: users for name, users in stored.users.items() if name not in policy.shares}}
     first = min((last_ms, arm) for arm, last_ms in stopped.items()) if stopped and policy.shares is not None else None
     if first is not None:
         counts = counts_until_stop(policy, stored, *first)

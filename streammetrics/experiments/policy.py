@@ -126,7 +126,7 @@ class Policy:
     def treatments(self, control: str | None, users: Mapping[str, int]) -> tuple[str, ...]:
         """Return the names of the treatments, sorted. They share alpha (Bonferroni).
 
-        users: users by the variant that they saw first. If shares are configured, the treatments are the variants with a share. Else they
+        users: users by variant, those in several in each. If shares are configured, the treatments are the variants with a share. Else they
         are the variants seen, without labels of fewer than `min_users` users and 1 % of all users.
 
         >>> Policy().treatments("control", {"control": 900, "a": 880, "b": 910, "typo": 3})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import EntrySums, Hours
+from streammetrics.statistics.measures import USERS_AT
 
 
 class FeedbackCounts(NamedTuple):
@@ -88,3 +89,12 @@ class StoredSums:
     lists_since: Mapping[str, int] = field(default_factory=dict)
     end_ms: int | None = None
     reactions: Mapping[str, Reactions] = field(default_factory=dict)
+
+    @property
+    def users(self) -> dict[str, int]:
+        """Users by variant: those with counted lists of it, or those whose first list was of it if they are more.
+
+        Users whom a rollout gave another variant had their first list in the one before.
+        """
+        counted = {name: sums[USERS_AT] for name, sums in self.moments.items()}
+        return {name: max(counted.get(name, 0), self.first_exposures.get(name, 0)) for name in {**counted, **self.first_exposures}}

@@ -304,7 +304,7 @@ def earlier_snapshots(
     if not reached or control is None:
         return
     arms, points = Arms(measures, policy, stored, control, scales), dict[int, list[Point]]()
-    compared = policy.treatments(control, stored.first_exposures)[:POINTS_MAX]
+    compared = policy.treatments(control, stored.users)[:POINTS_MAX]
     for variant in compared:
         for measure in _headline(measures, policy, POINTS_MAX // max(1, len(compared))):
             for part in accumulate(arms.days(measure, variant, control, 1)[0], together):

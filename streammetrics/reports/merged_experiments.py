@@ -324,7 +324,7 @@ class MergedExperiments:
 def _states_of(stored: StoredSums, view: ExperimentView) -> States:
     policy = view.policy(stored.experiment)
     control = policy.control_of(list(stored.moments))
-    return states_of(view.measures_of(stored), stored, control, policy.treatments(control, stored.first_exposures))
+    return states_of(view.measures_of(stored), stored, control, policy.treatments(control, stored.users))
 
 
 def _same_people(stored: Mapping[str, StoredSums], view: ExperimentView) -> dict[str, list[DataWarning]]:

@@ -601,6 +601,24 @@ def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
     assert not [row for row in measure_rows(with_it) if row.variant == "none" and row.series in ("verdict", "gate")]
 
 
+def test_a_few_users_of_a_label_without_a_share_are_judged_by_nobody() -> None:
+    moments = {"control": arm(10_000, 0.5, 1), "treatment": arm(10_000, 0.5, 2), "typo": arm(150, 0.1, 3)}
+    report = report_of(Policy(shares={"control": 1.0, "treatment": 1.0}), stored(moments))
+    (typo,) = [variant for variant in report.variants if variant.variant == "typo"]
+    assert (typo.verdict, typo.gate) == (None, None)
+    assert typo.measures[0].lift is not None
+    assert report.verdict.reason.startswith("treatment: ")
+
+
+def test_users_who_moved_to_a_label_without_a_share_make_the_experiment_invalid() -> None:
+    moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.5, 2), "typo": arm(150, 0.1, 3)}
+    report = report_of(
+        Policy(shares={"control": 1.0, "treatment": 1.0}), stored(moments, first_exposures={"control": 2_000, "treatment": 2_000})
+    )
+    assert (report.verdict.word, report.gate.word) == ("invalid", "wait")
+    assert "3.6 % of the users saw a variant without a configured share (typo)" in report.verdict.reason
+
+
 @pytest.mark.parametrize("holdout", ["control", "interleaved"])
 def test_a_holdout_is_another_variant_than_the_control(holdout: str) -> None:
     with pytest.raises(ExperimentError, match="holdout: got"):

@@ -119,6 +119,18 @@ def test_users_whom_a_step_of_a_rollout_gives_the_treatment_are_no_loss(tmp_path
     assert answer.warnings == {}
 
 
+def test_an_arm_whose_users_all_came_with_another_arm_is_a_treatment(tmp_path: Path) -> None:
+    """1,000 users come back after eight hours. From then on a third of those of the treatment get a ranker that nobody clicks."""
+    events = [*visits("c", "control", 1_000, range(8), 4), *visits("t", "treatment", 1_000, range(8), 4)]
+    events += visits("c", "control", 1_000, range(8, 16), 4)
+    for number in range(1_000):
+        arm = "third" if number % 3 == 0 else "treatment"
+        events += visit(f"t{number}", T0_MS + 8 * HOUR_MS + number * 8 * HOUR_MS // 1_000, arm, clicked=arm != "third" and number % 10 < 4)
+    answer = answers(tmp_path, events)
+    assert (answer.verdict, answer.gate) == ("regressed", "fail")
+    assert answer.reason.startswith("third: ")
+
+
 def test_users_with_two_devices_are_in_both_arms(tmp_path: Path) -> None:
     events = [*visits("c", "control", 500, range(10), 4), *visits("t", "treatment", 500, range(10), 4)]
     for number in range(40):
