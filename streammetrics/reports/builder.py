@@ -20,9 +20,9 @@ from streammetrics.events.event_time import FOREVER, NEVER, final_bound, pane_st
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.data_warnings import merge_names
+from streammetrics.reports.experiment_lists import LaterLists, RecentReader
 from streammetrics.reports.first_numbers import (
     AwaitedVerdict,
-    ExperimentView,
     FirstNumber,
     FirstVerdictWait,
     awaited_verdicts,
@@ -30,8 +30,8 @@ from streammetrics.reports.first_numbers import (
 )
 from streammetrics.reports.input_warnings import UserPartitions, late_inputs
 from streammetrics.reports.merged_experiments import MergedExperiments
-from streammetrics.reports.recent_lists import LaterLists, RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
+from streammetrics.reports.rules import ReportRules
 from streammetrics.state.tables import CommitMark, TaskView
 from streammetrics.windows.pane_tallies import PANES
 from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end
@@ -61,7 +61,7 @@ class ReportBuilder:
         rules: WindowRules,
         settings: Mapping[str, Any],
         signature: Signature,
-        experiments: ExperimentView | None = None,
+        experiments: ReportRules | None = None,
         known_names: Mapping[str, Sequence[str]] = MappingProxyType({}),
         *,
         verdict_wait: FirstVerdictWait | None = None,
@@ -223,16 +223,16 @@ class ReportBuilder:
 
     def _awaited(self, windows: Sequence[Window], experiments: Collection[str], final_ms: int) -> Iterator[AwaitedVerdict]:
         """Yield the experiments without a verdict. None of their lists is final and counted, so their first pane is not long ago."""
-        view, wait = self.experiments.view, self._verdict_wait
-        if view is None or wait is None or final_ms in (NEVER, FOREVER):
+        report_rules, wait = self.experiments.report_rules, self._verdict_wait
+        if report_rules is None or wait is None or final_ms in (NEVER, FOREVER):
             return
 
         def first_of(experiment: str) -> int | None:
-            starts = self.aggregator.starts(final_ms - view.patience_ms - self.rules.pane_ms)
+            starts = self.aggregator.starts(final_ms - report_rules.patience_ms - self.rules.pane_ms)
             has_lists = (start for start in starts if any(group.experiment == experiment for group in self.aggregator.pane(start)))
             return next(has_lists, None)
 
-        yield from awaited_verdicts(windows, experiments, view, wait, first_of)
+        yield from awaited_verdicts(windows, experiments, report_rules, wait, first_of)
 
     def _user_partitions(self, tasks: int) -> UserPartitions | None:
         """Return how many sampled users several tasks have seen; None if there is only one task."""

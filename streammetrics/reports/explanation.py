@@ -19,6 +19,7 @@ from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.names import metric_text
+from streammetrics.reports.experiment_lists import MeasureColumns, RecentLists, rank_columns
 from streammetrics.reports.explanation_values import (
     Explanation,
     Onset,
@@ -28,7 +29,6 @@ from streammetrics.reports.explanation_values import (
     summary_of,
     unknown_text,
 )
-from streammetrics.reports.recent_lists import MeasureColumns, RecentLists, rank_columns
 from streammetrics.reports.report import Report
 from streammetrics.statistics.contributions import (
     LISTS_MIN,

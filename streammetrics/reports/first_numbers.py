@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from streammetrics.experiments import Measures, Policy, StoredSums
+from streammetrics.reports.rules import ReportRules
 from streammetrics.windows.panes import GroupValues, Window, WindowRules
 from streammetrics.words.names import isolated
 from streammetrics.words.numbers import percent
@@ -17,31 +17,6 @@ from streammetrics.words.times import minute_text, span_text
 
 LISTS_MIN: Final = 100
 """Live lists that each variant needs for a lift. With fewer, it says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentView:
-    """How experiments are reported: the measures of users, the policy of each experiment, and the times of its rules.
-
-    credit_actions: the action from which on an item counts, for each level of the credit of interleaved lists. segments: those
-        of windows.
-    """
-
-    measures: Measures
-    policy: Callable[[str], Policy]
-    idle_ms: int
-    patience_ms: int = 0
-    credit_actions: tuple[str, ...] = ()
-    segments: tuple[str, ...] = ()
-
-    def deciding(self, experiment: str) -> Sequence[str]:
-        """Return the names of an experiment's deciding measures."""
-        return self.policy(experiment).deciding(self.measures).paging
-
-    def measures_of(self, kept: StoredSums) -> Measures:
-        """Return the layout of an experiment's moments. Their number shows whether they have covariates."""
-        wide = self.measures.with_covariates
-        return wide if any(len(moments) == wide.moments_width for moments in kept.moments.values()) else self.measures
 
 
 class FirstVerdictWait(NamedTuple):
@@ -153,7 +128,7 @@ still gather feedback, so this may change.
 def awaited_verdicts(
     windows: Sequence[Window],
     experiments: Collection[str],
-    view: ExperimentView,
+    report_rules: ReportRules,
     wait: FirstVerdictWait,
     first_of: Callable[[str], int | None],
 ) -> Iterator[AwaitedVerdict]:
@@ -168,9 +143,9 @@ def awaited_verdicts(
             arms.setdefault(group.experiment, {})[group.variant] = values
     for experiment, of_variant in arms.items():
         bare = AwaitedVerdict(experiment, first_of(experiment), wait)
-        control = view.policy(experiment).control_of(of_variant)
+        control = report_rules.policy(experiment).control_of(of_variant)
         of_control = None if control is None else of_variant.get(control)
-        measure = next((name for name in view.deciding(experiment) if of_control is not None and of_control.values.get(name)), None)
+        measure = next((name for name in report_rules.deciding(experiment) if of_control is not None and of_control.values.get(name)), None)
         if live is None or of_control is None or measure is None or of_control.lists < LISTS_MIN:
             yield bare
             continue

@@ -21,8 +21,8 @@ from streammetrics.experiments.experiment_state import States, states_of
 from streammetrics.experiments.hours import Hours, MergedRows
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Reactions
+from streammetrics.reports.experiment_lists import LaterLists
 from streammetrics.reports.experiment_warnings import user_warnings
-from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.history import EarlierSnapshots, HistorySnapshot, earlier_snapshots
 from streammetrics.reports.merged_runs import (
     Change,
@@ -35,8 +35,8 @@ from streammetrics.reports.merged_runs import (
     sum_scopes,
     times_of,
 )
-from streammetrics.reports.recent_lists import LaterLists
 from streammetrics.reports.report import SinceReports
+from streammetrics.reports.rules import ReportRules
 from streammetrics.statistics.measures import Measures
 from streammetrics.windows.panes import WindowRules
 from streammetrics.words.names import name_order
@@ -65,16 +65,16 @@ class JudgedInput(NamedTuple):
 
 
 class MergedExperiments:
-    """Collects what tasks store of experiments. `view`: None if experiments are not reported.
+    """Collects what tasks store of experiments. `report_rules`: None if experiments are not reported.
 
     `signature` is the engine's. If experiments are on in some tasks and off in others, or here, their numbers are incomplete.
     """
 
-    def __init__(self, rules: WindowRules, signature: Signature, view: ExperimentView | None, later_lists: LaterLists) -> None:
+    def __init__(self, rules: WindowRules, signature: Signature, report_rules: ReportRules | None, later_lists: LaterLists) -> None:
         self._later_lists = later_lists
-        self.view, self._rules, self._signature = view, rules, signature
-        self._idle_ms = FOREVER if view is None else view.idle_ms
-        self._patience_ms = 0 if view is None else view.patience_ms
+        self.report_rules, self._rules, self._signature = report_rules, rules, signature
+        self._idle_ms = FOREVER if report_rules is None else report_rules.idle_ms
+        self._patience_ms = 0 if report_rules is None else report_rules.patience_ms
         self._scales = FrozenScales(self._idle_ms)
         self.has_scales = False
         """Whether frozen scales were read: they must be known before tasks are read."""
@@ -134,10 +134,10 @@ class MergedExperiments:
             merged[name, day] = replace(stored, last_ms={variant: min(times.last, until) for variant, times in seen.get(name, {}).items()})
         return merged
 
-    def _with_later_lists(self, stored: StoredSums, view: ExperimentView, tasks: int) -> StoredSums:
+    def _with_later_lists(self, stored: StoredSums, report_rules: ReportRules, tasks: int) -> StoredSums:
         """Add what tells whether arms have stopped. Feedback counts up to the day on which the first one has."""
         stored = replace(stored, lists_since=self._later_lists.of(stored.experiment, stored.last_ms))
-        states = _states_of(stored, view)
+        states = _states_of(stored, report_rules)
         last_ms = min(states.stopped.values()) if states.stopped else states.whole.since_ms
         if last_ms is None:
             return stored
@@ -148,7 +148,7 @@ class MergedExperiments:
         self, name: str, day: int, scopes: Sequence[Scope], run: MergedRun, enrolled: int, tasks: int, run_hours: Hours | None
     ) -> StoredSums:
         """Merge one scope of several tasks. `enrolled`: the time up to which all lists count. `run_hours`: None in the scope of a run."""
-        wide = None if self.view is None else self.view.measures.with_covariates
+        wide = None if self.report_rules is None else self.report_rules.measures.with_covariates
         scope, is_whole = sum_scopes(scopes, wide, self._merged_rows.setdefault((name, day), {})), day == WHOLE
         first, end = self._counted_span(name, tasks)
         end_ms = None if end == FOREVER else end
@@ -171,8 +171,8 @@ class MergedExperiments:
             reactions={variant: Reactions(*sums) for variant, sums in scope.reactions.items()},
             joined=self._feedback_counts(tasks, from_ms // DAY_MS, (end - 1) // DAY_MS),
             credits=scope.credits,
-            credit_actions=() if self.view is None else self.view.credit_actions,
-            segments=() if self.view is None else self.view.segments,
+            credit_actions=() if self.report_rules is None else self.report_rules.credit_actions,
+            segments=() if self.report_rules is None else self.report_rules.segments,
             known_from_ms=self._first_snapshot_ms(run) if is_whole else day * DAY_MS + 1,
             from_ms=from_ms,
             to_ms=min(enrolled, end),
@@ -231,26 +231,26 @@ class MergedExperiments:
 
         The stored scales must have been read (`update_scales`) before the tasks. Otherwise a change could belong to another run.
         """
-        view = self.view
-        if view is None or not self.have_same_rules(tasks):
+        report_rules = self.report_rules
+        if report_rules is None or not self.have_same_rules(tasks):
             return {}
         runs, due = self._runs(tasks), dict[str, Change]()
         for (name, _), stored in self.stored(tasks, [WHOLE]).items():
             frozen = self._scales.of(name, runs[name])
-            chosen = choose_scales(view.measures_of(stored), view.policy(name), stored, frozen)
-            chosen |= self._decisions(self._with_later_lists(stored, view, tasks), view, {**frozen, **chosen})
+            chosen = choose_scales(report_rules.measures_of(stored), report_rules.policy(name), stored, frozen)
+            chosen |= self._decisions(self._with_later_lists(stored, report_rules, tasks), report_rules, {**frozen, **chosen})
             due |= self._scales.add(name, runs[name], chosen)
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self._rules.lateness_ms) if len(controls) == tasks else due
 
-    def _decisions(self, stored: StoredSums, view: ExperimentView, scales: Mapping[str, float]) -> dict[str, float]:
+    def _decisions(self, stored: StoredSums, report_rules: ReportRules, scales: Mapping[str, float]) -> dict[str, float]:
         """Return the verdicts to freeze: those of arms that have stopped, at the first look at which their last list counts."""
-        states = _states_of(stored, view)
+        states = _states_of(stored, report_rules)
         last_ms = max(states.stopped.values()) if states.stopped else states.whole.since_ms
         if last_ms is None or last_ms >= stored.to_ms or self._looked.get(stored.experiment) == last_ms:
             return {}
         self._looked[stored.experiment] = last_ms
-        return new_decisions(build_report(view.measures_of(stored), view.policy(stored.experiment), stored, scales), scales)
+        return new_decisions(build_report(report_rules.measures_of(stored), report_rules.policy(stored.experiment), stored, scales), scales)
 
     def update_scales(self, stored: Mapping[str, bytes]) -> None:
         """Update the frozen scales from all stored values."""
@@ -275,17 +275,21 @@ class MergedExperiments:
         return self._judged[1]
 
     def _reports(self, tasks: int, newest: int, enrolled: int, scales: Mapping[str, Mapping[str, float]]) -> Iterator[ExperimentReport]:
-        view, controls = self.view, self._controls_of(tasks)
-        if view is None:
+        report_rules, controls = self.report_rules, self._controls_of(tasks)
+        if report_rules is None:
             return
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.panes.oldest_kept for control in controls)
         of_scopes = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
-        all_stored = {key: self._with_later_lists(stored, view, tasks) for key, stored in of_scopes.items()}
-        twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
+        all_stored = {key: self._with_later_lists(stored, report_rules, tasks) for key, stored in of_scopes.items()}
+        twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, report_rules)
         self._inputs = {
             (name, stored.scope): JudgedInput(
-                view.measures_of(stored), view.policy(name), stored, scales[name], twins.get(name, []) if day == WHOLE else []
+                report_rules.measures_of(stored),
+                report_rules.policy(name),
+                stored,
+                scales[name],
+                twins.get(name, []) if day == WHOLE else [],
             )
             for (name, day), stored in all_stored.items()
         }
@@ -321,16 +325,16 @@ class MergedExperiments:
         return since
 
 
-def _states_of(stored: StoredSums, view: ExperimentView) -> States:
-    policy = view.policy(stored.experiment)
+def _states_of(stored: StoredSums, report_rules: ReportRules) -> States:
+    policy = report_rules.policy(stored.experiment)
     control = policy.control_of(list(stored.moments))
-    return states_of(view.measures_of(stored), stored, control, policy.treatments(control, stored.users))
+    return states_of(report_rules.measures_of(stored), stored, control, policy.treatments(control, stored.users))
 
 
-def _same_people(stored: Mapping[str, StoredSums], view: ExperimentView) -> dict[str, list[DataWarning]]:
+def _same_people(stored: Mapping[str, StoredSums], report_rules: ReportRules) -> dict[str, list[DataWarning]]:
     """Return for each experiment the warnings about others whose arms have the same users."""
     warnings: dict[str, list[DataWarning]] = {}
-    min_users = {name: view.policy(name).min_users for name in stored}
+    min_users = {name: report_rules.policy(name).min_users for name in stored}
     for one, other in combinations(stored, 2):
         twins = same_people(stored[one], stored[other], min_users[one])
         if twins is not None:

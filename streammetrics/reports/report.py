@@ -27,6 +27,7 @@ from streammetrics.reports.data_warnings import (
     seconds_warnings,
     type_warnings,
 )
+from streammetrics.reports.experiment_lists import RecentLists
 from streammetrics.reports.experiment_warnings import (
     LISTS_MIN,
     experiment_warnings,
@@ -39,7 +40,6 @@ from streammetrics.reports.experiment_warnings import (
 from streammetrics.reports.first_numbers import AwaitedVerdict, FirstNumber
 from streammetrics.reports.history import EarlierSnapshots
 from streammetrics.reports.input_warnings import LateInput, SortedInput, StandstillNote, UserPartitions, late_warnings, sorted_warnings
-from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
 from streammetrics.words.names import isolated

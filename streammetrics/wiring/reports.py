@@ -13,7 +13,8 @@ from streammetrics.events.grades import parse_grades
 from streammetrics.events.native import KINDS
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.first_numbers import ExperimentView, FirstVerdictWait
+from streammetrics.reports.first_numbers import FirstVerdictWait
+from streammetrics.reports.rules import ReportRules
 from streammetrics.reports.samples import SampleRules
 from streammetrics.windows.panes import WindowRules
 from streammetrics.wiring.decoders import decoding_settings
@@ -28,10 +29,10 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
         attribution_ms=settings.join.attribution_ms,
         live_wait_ms=settings.join.lateness_ms if settings.exposures.enabled else None,
     )
-    view = None
+    report_rules = None
     if engine.user_totals is not None:
         experiments = settings.experiments
-        view = ExperimentView(
+        report_rules = ReportRules(
             engine.user_totals.measures,
             experiments.policy,
             experiments.idle_days * DAY_MS,
@@ -42,7 +43,7 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
     names = {ACTION: (*engine.rules.grades.table,), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
     printed_settings = result_settings(settings, engine)
     wait = first_verdict_wait(settings)
-    return ReportBuilder(engine.layout, rules, printed_settings, engine.signature, view, names, verdict_wait=wait)
+    return ReportBuilder(engine.layout, rules, printed_settings, engine.signature, report_rules, names, verdict_wait=wait)
 
 
 def _credit_actions(engine: Engine) -> tuple[str, ...]:

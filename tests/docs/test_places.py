@@ -60,6 +60,7 @@ ELSEWHERE: dict[str, str] = {
     "offline/spark/tasks": "offline/spark/test_passes.py",
     "reports/explanation_values": "reports/test_explanation.py",
     "reports/result_records": "runtime/publish/test_results_feed.py",
+    "reports/rules": "reports/test_merged_runs.py",
     "sessions/rules": "config/test_exposures.py",
     "sessions/session_events": "sessions/test_join_rules.py",
     "sessions/user_sessions": "engine/test_engine.py",

@@ -17,10 +17,10 @@ from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report
+from streammetrics.reports.rules import ReportRules
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
@@ -381,13 +381,13 @@ def test_without_experiments_only_sessions_of_users_are_stored() -> None:
 
 def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     assert machine.engine.user_totals is not None
-    view = ExperimentView(
+    report_rules = ReportRules(
         machine.engine.user_totals.measures,
         lambda name: Policy(min_users=2, effective_users_min=0, control="a"),
         machine.state.runs.idle_ms,
     )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
-    builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)
+    builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, report_rules)
     shown: list[Report] = []
     machine.store.announce(1)
     status = ProcessStatus()
@@ -520,7 +520,7 @@ def test_runs_with_and_without_covariates_are_merged_without() -> None:
     assert engine.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(
-        engine.layout, rules, {}, engine.signature, ExperimentView(engine.user_totals.measures, lambda name: Policy(), DAY_MS)
+        engine.layout, rules, {}, engine.signature, ReportRules(engine.user_totals.measures, lambda name: Policy(), DAY_MS)
     )
     for task, machine in enumerate(machines):
         (view,) = machine.store.view([0], {}).values()

@@ -14,7 +14,7 @@ from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.first_numbers import ExperimentView
+from streammetrics.reports.rules import ReportRules
 from streammetrics.windows.panes import WindowRules
 from tests.support.brute_force import assert_equals_brute_force, grades_text
 from tests.support.enrolments import DAY_MS, DUE_MAX, NOON_MS, RANKER, RULES, SETTINGS, clicked, expected, feed, found, kept, shown
@@ -210,13 +210,13 @@ def test_an_exporter_shows_windows_of_workers_with_other_experiment_rules(counti
     machine = Machine(counting, SETTINGS)
     feed(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     shower = OFF if counting is ON else ON
-    view = (
+    report_rules = (
         None
         if shower.user_totals is None
-        else ExperimentView(shower.user_totals.measures, lambda name: pytest.fail("nothing is shown"), DAY_MS)
+        else ReportRules(shower.user_totals.measures, lambda name: pytest.fail("nothing is shown"), DAY_MS)
     )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
-    builder = ReportBuilder(shower.layout, rules, {}, shower.signature, view)
+    builder = ReportBuilder(shower.layout, rules, {}, shower.signature, report_rules)
     stored = machine.store.view([0], {})[0]
     builder.update(0, stored)
     report = builder.report(1)

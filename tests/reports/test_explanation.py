@@ -15,9 +15,9 @@ from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.reports.experiment_lists import RecentLists, measure_columns
 from streammetrics.reports.explanation import LISTS_MIN, VALUES_MAX, explanations
 from streammetrics.reports.explanation_values import Explanation, RankContribution, summary_of
-from streammetrics.reports.recent_lists import RecentLists, measure_columns
 from streammetrics.reports.report import Report
 from streammetrics.windows.pane_trail import TrailSpan
 from streammetrics.windows.panes import Group

@@ -17,7 +17,6 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, FeedbackCounts, Policy
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.history import History
 from streammetrics.reports.merged_runs import (
     FrozenScales,
@@ -30,6 +29,7 @@ from streammetrics.reports.merged_runs import (
     started_runs,
 )
 from streammetrics.reports.report import Report
+from streammetrics.reports.rules import ReportRules
 from streammetrics.runtime.publish.publisher import read_committed
 from streammetrics.windows.panes import WindowRules
 from tests.oracle import Arrival
@@ -221,7 +221,7 @@ def test_the_first_snapshot_of_a_run_may_be_dated_before_its_first_list(patience
     assert engine.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(
-        engine.layout, rules, {}, engine.signature, ExperimentView(engine.user_totals.measures, lambda _: Policy(), DAY_MS, patience_ms)
+        engine.layout, rules, {}, engine.signature, ReportRules(engine.user_totals.measures, lambda _: Policy(), DAY_MS, patience_ms)
     )
     builder.update(0, machine.store.view([0], {})[0])
     report = builder.report(1)

@@ -12,8 +12,8 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.experiments.experiment_report import SINCE_START
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.report import Report
+from streammetrics.reports.rules import ReportRules
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.state.tables import TaskView
@@ -71,8 +71,10 @@ def builder_of() -> ReportBuilder:
     """Return a new report builder."""
     assert ENGINE.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
-    view = ExperimentView(ENGINE.user_totals.measures, lambda name: Policy(min_users=2, effective_users_min=0, control="control"), DAY_MS)
-    return ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature, view)
+    report_rules = ReportRules(
+        ENGINE.user_totals.measures, lambda name: Policy(min_users=2, effective_users_min=0, control="control"), DAY_MS
+    )
+    return ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature, report_rules)
 
 
 def publisher_of(tasks: Tasks, shown: list[Report]) -> Publisher:

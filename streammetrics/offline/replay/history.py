@@ -169,15 +169,15 @@ class ReplayHistory:
 
     def history(self, final: ReportBuilder, report: Report) -> History:
         """Return the snapshots of the experiments in the final report, computed with its scales."""
-        view = self.builder.experiments.view
-        if view is None:
+        rules = self.builder.experiments.report_rules
+        if rules is None:
             return History()
         series, scales = [], final.experiments.scales(self._tasks)
         for experiment in report.experiments:
             name = experiment.experiment
             stored = self._stored.get((name, experiment.scope), _EMPTY).since(experiment.known_from_ms)
             snapshots = tuple(
-                (at, stored_snapshot(view.measures_of(kept), view.policy(name), kept, scales[name])) for at, kept in stored.kept
+                (at, stored_snapshot(rules.measures_of(kept), rules.policy(name), kept, scales[name])) for at, kept in stored.kept
             )
             if snapshots:
                 series.append(HistorySeries(name, experiment.scope, DownsampledValues(stored.width_ms, snapshots)))

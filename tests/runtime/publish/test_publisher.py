@@ -24,12 +24,12 @@ from streammetrics.experiments.hours import EntrySums, HourRow, Hours
 from streammetrics.experiments.stored import StoredSums
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.data_warnings import UnknownName
-from streammetrics.reports.first_numbers import ExperimentView
+from streammetrics.reports.experiment_lists import LaterLists
 from streammetrics.reports.input_warnings import FIX, UserPartitions
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.merged_runs import Change
-from streammetrics.reports.recent_lists import LaterLists
 from streammetrics.reports.report import Report
+from streammetrics.reports.rules import ReportRules
 from streammetrics.runtime.publish.publisher import NODES_SECONDS, Publisher, read_committed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.pane_tallies import PANES
@@ -340,7 +340,7 @@ def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.Dat
     machine = Machine(engine_of(settings, grades_text(case), experiments=experiments, unique_users=unique_users), settings)
     machine.store.announce(1)
     assert machine.engine.user_totals is not None
-    view = ExperimentView(
+    report_rules = ReportRules(
         machine.engine.user_totals.measures,
         lambda name: Policy(min_users=2, effective_users_min=0),
         experiments.idle_ms,
@@ -354,7 +354,7 @@ def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.Dat
     )
 
     def starting() -> tuple[ReportBuilder, Publisher]:
-        builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, view)
+        builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, report_rules)
         return builder, Publisher(
             builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=ProcessStatus(), on_report=lambda report: None
         )

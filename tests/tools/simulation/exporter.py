@@ -9,8 +9,8 @@ from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.first_numbers import ExperimentView
 from streammetrics.reports.report import Report
+from streammetrics.reports.rules import ReportRules
 from streammetrics.runtime.publish.history_keeper import HistoryKeeper
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.publish.results_feed import ResultsFeed, SettledReports
@@ -31,9 +31,9 @@ def new_builder(engine: Engine) -> ReportBuilder:
         lateness_ms=SETTINGS.lateness_ms,
         attribution_ms=SETTINGS.attribution_ms,
     )
-    view = ExperimentView(engine.user_totals.measures, lambda name: POLICY, 1 << 50)
+    report_rules = ReportRules(engine.user_totals.measures, lambda name: POLICY, 1 << 50)
     shown = {name: getattr(SETTINGS, name) for name in ("out_of_orderness_ms", "lateness_ms", "attribution_ms", "pane_ms")}
-    return ReportBuilder(engine.layout, rules, shown, engine.signature, view)
+    return ReportBuilder(engine.layout, rules, shown, engine.signature, report_rules)
 
 
 class Exporter:

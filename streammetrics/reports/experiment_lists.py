@@ -1,6 +1,7 @@
-"""The final lists of the last day, as exact sums: by variant and segment value, and of each variant over time. Pure.
+"""The lists of experiments in the panes of all tasks: the final ones of the last day, and those after a variant's last list. Pure.
 
-They are read when a pane has become final, not at every report. The exact sums explain a difference; see `explanation`.
+The final lists of the last day are exact sums: by variant and segment value, and of each variant over time. They are read when a pane
+has become final, not at every report. They explain a difference; see `explanation`.
 `MeasureColumns` says where a tally has the sums of a measure. `LaterLists` counts the lists of other variants after the last list of a
 variant, which tell whether it has stopped.
 """

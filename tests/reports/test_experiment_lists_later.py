@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.reports.recent_lists import PANES_MAX, PANES_OPEN, LaterLists
+from streammetrics.reports.experiment_lists import PANES_MAX, PANES_OPEN, LaterLists
 from streammetrics.windows.panes import Group, Pane, decode_pane, encode_pane
 from streammetrics.windows.rolling import WindowAggregator
 from tests.windows.samples import LAYOUT, RULES, tally
