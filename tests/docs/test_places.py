@@ -22,6 +22,7 @@ ELSEWHERE: dict[str, str] = {
     "cli/commands/spark": "integration/test_spark.py",
     "cli/demo/demo": "cli/commands/test_demo.py",
     "cli/doctor/data": "cli/doctor/test_records.py",
+    "cli/doctor/findings": "cli/doctor/test_checks.py",
     "cli/exporter_client": "cli/commands/test_gate.py",
     "cli/output/plan_tables": "cli/commands/test_plan.py",
     "cli/output/standard_output": "cli/test_closed_streams.py",

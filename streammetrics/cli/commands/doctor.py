@@ -28,13 +28,12 @@ from streammetrics.cli.doctor.checks import (
     redis_findings,
     running_experiment_findings,
 )
-from streammetrics.cli.doctor.records import DoctorFinding, Level
+from streammetrics.cli.doctor.findings import DoctorFinding, Level, print_findings
 from streammetrics.cli.options import configured, load_settings
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.version import __version__
 from streammetrics.wiring.logs import configure_logs
-from streammetrics.words.names import fit
 from streammetrics.words.numbers import counted
 
 DoctorCheck: TypeAlias = Callable[[], Iterable[DoctorFinding] | None]
@@ -45,7 +44,6 @@ LATE = DoctorFinding("fail", f"no answer within {DEADLINE_SECONDS:.0f} s", "chec
 VERDICTS_LATE = DoctorFinding(
     "warn", f"the verdicts could not be read within {DEADLINE_SECONDS:.0f} s", "`streammetrics report` waits longer for them"
 )
-COLOURS: dict[Level, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def examine(settings: Settings) -> bool:
@@ -58,9 +56,9 @@ def examine(settings: Settings) -> bool:
     verdicts = _RunningCheck(partial(read_verdicts, settings, context), deadline, late=VERDICTS_LATE)
     levels: list[Level] = []
     for title, findings in running:
-        levels += _print_findings(title, findings)
-    levels += _print_findings("Kafka and Redis together", agreement_findings(settings, context))
-    levels += _print_findings("Experiments", [*verdicts, *running_experiment_findings(settings, context)])
+        levels += print_findings(title, findings)
+    levels += print_findings("Kafka and Redis together", agreement_findings(settings, context))
+    levels += print_findings("Experiments", [*verdicts, *running_experiment_findings(settings, context)])
     failures, warnings = levels.count("fail"), levels.count("warn")
     click.echo(f"\n{counted(failures, 'failure')}, {counted(warnings, 'warning')}" if failures or warnings else "\nno problem found")
     return not failures
@@ -103,24 +101,6 @@ class _RunningCheck:
                 yield finding
             return
         yield self._late
-
-
-def _print_findings(title: str, findings: Iterable[DoctorFinding]) -> Iterator[Level]:
-    """Print the findings under their title, and yield their levels."""
-    heading = f"\n{title}"
-    for level, text, fix in findings:
-        if heading:
-            click.secho(heading, bold=True)
-            heading = ""
-        click.echo(f"  {click.style(f'{level:<4}', fg=COLOURS[level], bold=level != 'ok')}  {_fit_lines(text)}")
-        if fix:
-            click.echo(f"        fix: {_fit_lines(fix)}")
-        yield level
-
-
-def _fit_lines(text: str) -> str:
-    """Return lines that are safe to display: names and errors of others may hold control characters."""
-    return "\n".join(map(fit, text.split("\n")))
 
 
 @command

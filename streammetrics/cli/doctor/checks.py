@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from streammetrics.cli.doctor.data import data_findings
 from streammetrics.cli.doctor.experiments import RecentExperiments, experiment_findings
-from streammetrics.cli.doctor.records import DoctorFinding
+from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.stored_offsets import LogIdentity, require_stored_offsets

@@ -13,7 +13,8 @@ from typing import Final
 from zlib import crc32
 
 from streammetrics.cli.doctor.experiments import RecentExperiments
-from streammetrics.cli.doctor.records import DecodedTopic, DoctorFinding, decoded_topic, record_findings, sample_findings, settings_findings
+from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.records import DecodedTopic, decoded_topic, record_findings, sample_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of_key
 from streammetrics.connectors.kafka.recent_records import RecentRecord, recent_records

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from streammetrics.cli.doctor.records import DecodedTopic, DoctorFinding
+from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.records import DecodedTopic
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.times import epoch_ms
 from streammetrics.events import Impression

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final
 
+from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.cli.output.sample_summary import KIND_NAMES, counted_kind
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
@@ -29,15 +30,6 @@ USABLE_SHARE_MIN: Final = 0.5
 LATE_SHARE_MAX: Final = 0.01
 AHEAD_MS_MAX: Final = 60_000
 OLD_MS: Final = 86_400_000
-Level: TypeAlias = Literal["ok", "warn", "fail"]
-
-
-class DoctorFinding(NamedTuple):
-    """One result of a check, and how to fix it if it is a problem."""
-
-    level: Level
-    text: str
-    fix: str = ""
 
 
 @dataclass(slots=True)

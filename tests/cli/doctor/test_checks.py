@@ -10,8 +10,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from streammetrics.cli.commands.doctor import VERDICTS_LATE, _print_findings, _RunningCheck
-from streammetrics.cli.doctor.records import DoctorFinding
+from streammetrics.cli.commands.doctor import VERDICTS_LATE, _RunningCheck
+from streammetrics.cli.doctor.findings import DoctorFinding, print_findings
 from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.support.command_line import called
 from tests.tools.servers.process import HOST, free_port
@@ -91,6 +91,6 @@ def test_a_port_in_use_is_only_a_warning() -> None:
 
 
 def test_findings_hold_no_control_characters_of_others(capsys: pytest.CaptureFixture[str]) -> None:
-    levels = list(_print_findings("Kafka", [DoctorFinding("warn", "the topic \x1b[2Jshop\nstored a", "rename \u202eit")]))
+    levels = list(print_findings("Kafka", [DoctorFinding("warn", "the topic \x1b[2Jshop\nstored a", "rename \u202eit")]))
     assert levels == ["warn"]
     assert capsys.readouterr().out.splitlines()[-3:] == ["  warn  the topic \ufffd[2Jshop", "stored a", "        fix: rename \ufffdit"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streammetrics.cli.doctor.experiments import RecentExperiments, experiment_findings
-from streammetrics.cli.doctor.records import DoctorFinding
+from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.reports.samples import LISTS_MIN
 from streammetrics.reports.verdict_lines import VerdictLine

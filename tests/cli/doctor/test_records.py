@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from streammetrics.cli.doctor.data import key_findings, reader_findings
-from streammetrics.cli.doctor.records import DoctorFinding, decoded_topic, record_findings, sample_findings, settings_findings
+from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.records import decoded_topic, record_findings, sample_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.recent_records import RecentRecord
