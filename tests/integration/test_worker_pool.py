@@ -48,7 +48,10 @@ def pids(service: Service) -> dict[str, int]:
 
 
 def members(pipeline: Pipeline) -> list[Any]:
+    """Return the members of the group. A new broker describes no group until its first one exists, but it lists them."""
     with pipeline.broker.admin() as admin:
+        if pipeline.name not in [group["group_id"] for group in admin.list_groups()]:
+            return []
         return list(admin.describe_groups([pipeline.name])[pipeline.name]["members"])
 
 
