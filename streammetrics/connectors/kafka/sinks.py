@@ -7,6 +7,7 @@ their topic should be compacted. `patches.stuck_producer` closes a producer.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -53,41 +54,31 @@ def new_producer(settings: KafkaSettings, what: str, **options: Any) -> Any:
 
 
 class KafkaSink:
-    """Writes simulated traffic. Raises ConfigError when a topic is missing, and SourceError when Kafka fails."""
+    """Writes simulated traffic. Raises ConfigError when a topic is missing, and SourceError when Kafka fails.
 
-    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
+    A record that is not acknowledged within `write_ms_max` is a failure. After a failure nothing more can be written.
+    """
+
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str], write_ms_max: int = WRITE_MS_MAX) -> None:
         describe_topics(settings, topics).require_all("kafka.topics")
-        self._failure: BaseException | None = None
-        self._waiting = 0
-        limits = {"linger_ms": 10, "batch_size": 1 << 17, "max_block_ms": WRITE_MS_MAX, "delivery_timeout_ms": WRITE_MS_MAX}
+        self._write_seconds_max = write_ms_max / 1_000
+        self._sent: list[Any] = []
+        """What the client has promised for each record that is not known to be acknowledged."""
+        limits = {"linger_ms": 10, "batch_size": 1 << 17, "max_block_ms": write_ms_max, "delivery_timeout_ms": write_ms_max}
         self._producer = new_producer(settings, "the Kafka producer", **limits)
 
     def write(self, record: SimulatedRecord, timestamp_ms: int | None) -> None:
         """Send a record. `timestamp_ms` (epoch) is its timestamp in the log; None means now."""
-        with self._explained():
-            future = self._producer.send(record.topic, key=record.key, value=record.value, timestamp_ms=timestamp_ms)
-        future.add_errback(self._fail)
-        self._waiting += 1
-        if self._waiting >= WAITING_RECORDS_MAX:
+        with _explained():
+            self._sent.append(self._producer.send(record.topic, key=record.key, value=record.value, timestamp_ms=timestamp_ms))
+        if len(self._sent) >= WAITING_RECORDS_MAX:
             self.flush()
 
     def flush(self) -> None:
         """Wait until all records sent so far are acknowledged."""
-        with self._explained():
-            self._producer.flush(timeout=WRITE_MS_MAX / 1_000)
-        self._waiting = 0
-        if self._failure is not None:
-            raise _write_error(self._failure)
-
-    def _fail(self, error: BaseException) -> None:
-        self._failure = self._failure or error
-
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (KafkaError, AssertionError) as error:
-            raise _write_error(self._failure or error) from error
+        with _explained():
+            _await_all(self._sent, self._write_seconds_max)
+        self._sent.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -100,8 +91,22 @@ class KafkaSink:
             stuck_producer.close(self._producer)
 
 
-def _write_error(error: BaseException) -> SourceError:
-    return SourceError(f"Kafka does not accept the traffic: {describe_error(error)}")
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except (KafkaError, AssertionError) as error:
+        raise SourceError(f"Kafka does not accept the traffic: {describe_error(error)}") from error
+
+
+def _await_all(sent: Iterable[Any], seconds_max: float) -> None:
+    """Wait until all records are acknowledged, for `seconds_max` together. Raises the client's error.
+
+    The client's own `flush` waits as long for every batch, one after the other.
+    """
+    deadline = time.monotonic() + seconds_max
+    for future in sent:
+        future.get(timeout=max(0.0, deadline - time.monotonic()))
 
 
 class KafkaResults:
@@ -113,15 +118,23 @@ class KafkaResults:
         policy = topic_settings(settings, [topic]).get(topic)
         if policy is not None and "compact" not in policy.cleanup_policy:
             log.warning("the topic of results keeps every repeated record: set its cleanup.policy to compact", topic=topic)
-        limits = {"linger_ms": 10, "max_block_ms": WRITE_MS_MAX, "delivery_timeout_ms": WRITE_MS_MAX}
-        self._producer = new_producer(settings, "the Kafka producer for results", **limits)
+        self._producer = new_producer(
+            settings,
+            "the Kafka producer for results",
+            # After a record that was sent and not acknowledged in time, this client's idempotent producer sends nothing any more.
+            # A result may be repeated, because the newest record of a key counts. One request at a time keeps their order.
+            enable_idempotence=False,
+            max_in_flight_requests_per_connection=1,
+            linger_ms=10,
+            max_block_ms=WRITE_MS_MAX,
+            delivery_timeout_ms=WRITE_MS_MAX,
+        )
 
     def write(self, records: Iterable[tuple[bytes, bytes, int]]) -> None:
         """Write records (key, value, timestamp in ms) and wait until all replicas have them. Raises SourceError; some may be written."""
         try:
             futures = [self._producer.send(self._topic, key=key, value=value, timestamp_ms=at_ms) for key, value, at_ms in records]
-            for future in futures:
-                future.get(timeout=WRITE_MS_MAX / 1_000)
+            _await_all(futures, WRITE_MS_MAX / 1_000)
         except (KafkaError, AssertionError) as error:
             raise SourceError(f"topic {self._topic!r} does not take results: {describe_error(error)}") from error
 

@@ -26,6 +26,9 @@ AHEAD_MS = 3_000
 """A regression begins so long after the call, because it is prepared first."""
 WAIT_SECONDS = 0.1
 RETRY_SECONDS = 0.5
+WRITE_MS_MAX = 120_000
+"""How long a record waits for the broker, as with most clients of Kafka. A sender that gives up sooner loses lists of which feedback comes
+later, and one that then starts anew may be back so late that workers take its inputs for idle and refuse what it sends."""
 
 
 def now_ms() -> int:
@@ -33,7 +36,7 @@ def now_ms() -> int:
 
 
 class Feeder:
-    """Sends each record at its time. `rate` is lists per second. `traffic` is passed on. While the broker is away, it retries."""
+    """Sends each record at its time. `rate` is lists per second. `traffic` is passed on. While the broker is away, records wait."""
 
     def __init__(
         self, settings: KafkaSettings, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7, **traffic: Any
@@ -97,9 +100,9 @@ class Feeder:
         try:
             while not self._stop.is_set():
                 try:
-                    with KafkaSink(self._settings, self._topics) as sink:
+                    with KafkaSink(self._settings, self._topics, WRITE_MS_MAX) as sink:
                         self._feed(sink)
-                except StreammetricsError:  # the broker is away, and unsent records are lost
+                except StreammetricsError:  # the broker was away for too long, and unsent records are lost
                     self._stop.wait(RETRY_SECONDS)
         except BaseException as error:
             self.failure = error
