@@ -10,6 +10,7 @@ from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.effect_change import changed_effect, parts_by_day
 from streammetrics.experiments.experiment_state import ALL_RUNNING, SilentHours, States, silent_hours, silent_warning
 from streammetrics.experiments.gate import StepMeasure
+from streammetrics.experiments.hours import Entry
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.signs import IN_BOTH_ARMS_MIN, ArmLists, LikeLists
 from streammetrics.experiments.stored import NO_REACTIONS, StoredSums
@@ -139,6 +140,10 @@ class Arms:
         moved = plain.covariance * wholes[0].d * wholes[1].d
         return changed_effect(days, self.policy.effective_users_min, moved, treatments * len(self.policy.paging))
 
+    def silent(self, variant: str, control: str) -> Sequence[SilentHours]:
+        """Return the hours in which one of two arms was silent before its return."""
+        return self._pairs_of(variant, control).silent
+
     def silence(self, variant: str, control: str) -> DataWarning | None:
         """Say in which hours one of two arms was silent; None if neither was."""
         silent = self._pairs_of(variant, control).silent
@@ -183,7 +188,9 @@ class Arms:
             for arm in (variant, control)
         )
         both, users = self.users_in_both(variant, control)
-        return LikeLists(treated, against, self.policy.unit == "user" and both <= IN_BOTH_ARMS_MIN * users)
+        left_out = self._pairs_of(variant, control).left_out
+        is_by_user = self.policy.unit == "user" and both <= IN_BOTH_ARMS_MIN * users
+        return LikeLists(treated, against, is_by_user, max((span.end for span in left_out), default=0))
 
     def users_in_both(self, variant: str, control: str) -> tuple[int, int]:
         """Return how many users have lists of both arms, and how many of any of the two."""
@@ -191,7 +198,7 @@ class Arms:
         both = self.stored.pairs.get((one, other), (0,))[USERS_AT]
         return both, sum(self.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in self.stored.moments) - both
 
-    def _days(self, variant: str) -> dict[object, Sequence[int]]:
+    def _days(self, variant: str) -> dict[Entry, Sequence[int]]:
         return {entry: sums for (name, entry), sums in self.stored.entry_moments.sums.items() if name == variant}
 
     def all_zero(self, measure: Measure) -> bool:

@@ -42,11 +42,12 @@ Experiments that share an assignment and label lists of different places have ot
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.arms import Arms
 from streammetrics.experiments.experiment_report import SINCE_START, VariantReport
+from streammetrics.experiments.experiment_state import SilentHours
 from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.measure_words import change_words
 from streammetrics.experiments.policy import Policy
@@ -78,7 +79,7 @@ def loss_warning(arms: Arms, treatment: str, control: str | None) -> DataWarning
     """Say that one of two arms loses users, or has other users, so that they are not compared; None if neither is certain."""
     if control is None:
         return None
-    if (lost := losses_of(arms.policy, arms.stored, treatment, control, arms.states.stopped)) is not None:
+    if (lost := losses_of(arms.policy, arms.stored, treatment, control, arms.states.stopped, arms.silent(treatment, control))) is not None:
         return DataWarning("losses", lost, variant=treatment)
     uneven = uneven_shares(arms.policy, arms.stored, treatment, control)
     return None if uneven is None else DataWarning("uneven shares", uneven, variant=treatment)
@@ -304,33 +305,38 @@ def _share_words(template: str, one: LossCount, other: LossCount, names: tuple[s
     return say(template, one=first, other=second, **lost)
 
 
-def losses_of(policy: Policy, stored: StoredSums, treatment: str, control: str, stopped: Mapping[str, int]) -> Words | None:
+def losses_of(
+    policy: Policy, stored: StoredSums, treatment: str, control: str, stopped: Mapping[str, int], silent: Sequence[SilentHours] = ()
+) -> Words | None:
     """Say which users of a run one of two arms loses more often than the other; None if nothing is certain.
 
-    stopped: the time of the last list of each arm that has stopped.
+    stopped: the time of the last list of each arm that has stopped. silent: the hours in which one of the two was silent.
     """
     until_ms = min(stored.to_ms, *(stopped.get(arm, stored.to_ms) for arm in (treatment, control)))
     how = f" If users are meant to change their arm, set {policy.settings_text(stored.experiment, {'unit': 'list'})}"
-    counts = [_counts_of(policy, stored, *arms, until_ms) for arms in ((treatment, control), (control, treatment))]
+    counts = [_counts_of(policy, stored, *arms, until_ms, silent) for arms in ((treatment, control), (control, treatment))]
     return unequal_losses(counts[0], counts[1], (treatment, control), how)
 
 
-def _counts_of(policy: Policy, stored: StoredSums, arm: str, other: str, until_ms: int) -> ArmCounts:
+def _counts_of(policy: Policy, stored: StoredSums, arm: str, other: str, until_ms: int, silent: Sequence[SilentHours]) -> ArmCounts:
     """Return the counts of one arm.
 
     Exposures count in blocks that end before `until_ms`: lists count later than exposures. Users of an arm that was switched off get the
-    lists of the other one: these are no moves. So moves count in blocks that end before the arm's last list.
+    lists of the other one: these are no moves. So moves count in blocks that end before the arm's last list, and in none in which the arm
+    was silent, or that is next to one.
     """
     hours = stored.run_hours
     block_ms, last_ms = hours.length * HOUR_MS, stored.last_ms.get(arm, 0)
     exposed = sum(row.exposed.get(arm, 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= until_ms)
-    moved = sum(row.moves.get((arm, other), 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= last_ms)
+    spans = [silence.span for silence in silent if silence.arm == arm]
+    is_off = {block for block in hours.rows for span in spans if span.first // hours.length - 1 <= block <= span.end // hours.length}
+    moves = {block: row.moves.get((arm, other), 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= last_ms}
     reacting, unmatched = stored.reacting.get(arm, (0, 0))
     reactions = stored.reactions.get(arm, NO_REACTIONS)
     return ArmCounts(
         without_list=LossCount(max(0, exposed - hours.new_users().get(arm, 0)), exposed),
         without_match=LossCount(unmatched, reacting),
-        moved=moved if policy.unit == "user" else 0,
+        moved=sum(count for block, count in moves.items() if block not in is_off) if policy.unit == "user" else 0,
         with_lists=stored.moments[arm][USERS_AT] if arm in stored.moments else 0,
         reactions=reactions.total,
     )

@@ -33,7 +33,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.experiments.hours import OTHER_VALUES
+from streammetrics.experiments.hours import OTHER_VALUES, Entry
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import NO_REACTIONS, Reactions, StoredSums
 from streammetrics.metrics.records import METRICS
@@ -71,7 +71,7 @@ class ArmLists(NamedTuple):
     """What is known of the lists of an arm. days: moments by the day on which users came; moments: those of all users."""
 
     name: str
-    days: Mapping[object, Sequence[int]]
+    days: Mapping[Entry, Sequence[int]]
     moments: Sequence[int]
     reactions: Reactions = NO_REACTIONS
 
@@ -80,12 +80,13 @@ class LikeLists(NamedTuple):
     """A treatment and the control.
 
     by_user: whether a user's lists are all in one arm. Else an arm's lists per user follow from its share: requests are assigned, or
-    a step of a rollout moved users.
+    a step of a rollout moved users. from_hour: since when neither was silent; users who came before had less time for lists of that arm.
     """
 
     treatment: ArmLists
     control: ArmLists
     by_user: bool = True
+    from_hour: int = 0
 
 
 class ListSigns(NamedTuple):
@@ -97,7 +98,7 @@ class ListSigns(NamedTuple):
 
 def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
-    warnings, fewer, (treatment, control, by_user) = list[DataWarning](), None, lists
+    warnings, fewer, (treatment, control, by_user, _) = list[DataWarning](), None, lists
     per_item = (measure for measure in measures if METRICS[measure.name].is_per_item)
     by_items = max(per_item, key=lambda measure: measure.k or math.inf, default=None)
     by_lists = next((measure for measure in measures if measure.kind == "mean"), None)
@@ -111,7 +112,7 @@ def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
             warnings.append(DataWarning("items per list", said, variant=treatment.name))
             fewer = told if more == "rises" else None
     if by_lists is not None and by_user:
-        visits = _of_days(lists, lambda moments: _lists_per_user(measures, by_lists, moments))
+        visits = _of_days(lists, lambda moments: _lists_per_user(measures, by_lists, moments), lists.from_hour)
         if visits and _differ(visits, LISTS_PER_USER_APART_MIN):
             told = _compared(lists, "has {own:.3g} lists per user", visits)
             more = "fewer" if visits[0].mean < visits[1].mean else "more"
@@ -135,10 +136,14 @@ class _Mean(NamedTuple):
     variance: float
 
 
-def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean]) -> list[_Mean]:
-    """Return the means of the treatment and the control over the days on which both had new users; empty without such days."""
+def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean], from_hour: int = 0) -> list[_Mean]:
+    """Return the means of the treatment and the control over the days on which both had new users; empty without such days.
+
+    from_hour: days that begin before do not count.
+    """
     arms = lists.treatment.days, lists.control.days
-    users = {day: tuple(arm[day][USERS_AT] for arm in arms) for day in arms[0] if day in arms[1]}
+    common = [day for day in arms[0] if day in arms[1] and day.first_hour >= from_hour]
+    users = {day: tuple(arm[day][USERS_AT] for arm in arms) for day in common}
     weights = {day: one * other / (one + other) for day, (one, other) in users.items() if min(one, other) >= DAY_USERS_MIN}
     total = math.fsum(weights.values())
     means = [{day: mean_of(arm[day]) for day in weights} for arm in arms]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import Policy, build_report, choose_scales
+from streammetrics.experiments.hours import Entry
 from streammetrics.experiments.signs import ArmLists, LikeLists, ListSigns, list_signs
 from streammetrics.experiments.stored import NO_REACTIONS, Reactions
 from streammetrics.metrics import Scorer
@@ -38,7 +39,7 @@ def arm(seed: int, *, users: int = 1_000, items: int = 10, crawler: float = 0.0,
 
 
 def of_one_day(name: str, moments: Sequence[int], reactions: Reactions = NO_REACTIONS) -> ArmLists:
-    return ArmLists(name, {0: moments}, moments, reactions)
+    return ArmLists(name, {Entry(24, 0): moments}, moments, reactions)
 
 
 def signs(treatment: Sequence[int], control: Sequence[int]) -> ListSigns:
@@ -163,11 +164,12 @@ def test_users_of_one_day_are_compared_with_users_of_the_same_day() -> None:
     rows = np.zeros((4_000, 1 + len(MEASURES.columns)), np.int64)
     rows[:, 0] = np.random.default_rng(4).geometric(0.5, 4_000)
     late, many = rows, rows * 3
-    days = {"new": {0: many[:200], 1: late[:3_000]}, "old": {0: many[200:4_000], 1: late[3_000:]}}
+    first, second = Entry(24, 0), Entry(24, 1)
+    days = {"new": {first: many[:200], second: late[:3_000]}, "old": {first: many[200:4_000], second: late[3_000:]}}
     arms = []
     for name, of_day in days.items():
         moments = {day: of_users(MEASURES, users) for day, users in of_day.items()}
-        arms.append(ArmLists(name, moments, add(moments[0], moments[1])))
+        arms.append(ArmLists(name, moments, add(moments[first], moments[second])))
     assert list_signs(MEASURES, LikeLists(*arms)).warnings == ()
     (note,) = list_signs(MEASURES, LikeLists(*(of_one_day(each.name, each.moments) for each in arms))).warnings
     assert note.key == "lists per user"

@@ -119,6 +119,30 @@ def test_users_whom_a_step_of_a_rollout_gives_the_treatment_are_no_loss(tmp_path
     assert answer.warnings == {}
 
 
+def off_and_on(label: str | None) -> list[dict[str, Any]]:
+    """Return three visits of 1,000 users, who come every five hours, 4 of 10 with a click. From 4:20 to 8:20 the lists of the treatment
+    have another label.
+    """
+    events = list[dict[str, Any]]()
+    for number in range(3_000):
+        ts, user = T0_MS + number * 15 * HOUR_MS // 3_000, number % 1_000
+        arm = ARMS[user % 2]
+        is_off = arm == ARMS[1] and 13 * HOUR_MS <= 3 * (ts - T0_MS) < 25 * HOUR_MS
+        events += visit(f"user{user}", ts, label if is_off else arm, clicked=user // 2 % 10 < (4, 1)[arm == ARMS[1] and not is_off])
+    return events
+
+
+def test_users_who_had_the_control_while_the_treatment_was_off_are_no_loss(tmp_path: Path) -> None:
+    answer = answers(tmp_path, off_and_on("control"))
+    assert "losses" not in answer.warnings
+    assert (answer.verdict, answer.gate) == ("regressed", "fail")
+    assert answer.warnings["silent arm"].startswith("treatment had no list from 2026-03-01 05:00 UTC to 2026-03-01 08:00 UTC")
+
+
+def test_users_of_an_arm_that_was_off_have_fewer_lists_for_no_other_reason(tmp_path: Path) -> None:
+    assert {*answers(tmp_path, off_and_on(None)).warnings} == {"silent arm"}
+
+
 def test_an_arm_whose_users_all_came_with_another_arm_is_a_treatment(tmp_path: Path) -> None:
     """1,000 users come back after eight hours. From then on a third of those of the treatment get a ranker that nobody clicks."""
     events = [*visits("c", "control", 1_000, range(8), 4), *visits("t", "treatment", 1_000, range(8), 4)]
