@@ -51,14 +51,7 @@ from streammetrics.statistics.measures import LISTS_AT, USERS_AT, Measure, Measu
 from streammetrics.statistics.sequence import MeasureScale
 from streammetrics.words.names import in_order
 from streammetrics.words.numbers import confidence
-from streammetrics.words.sentences import (
-    Words,
-    advice,
-    join,
-    named,
-    say,
-    without_advice,
-)
+from streammetrics.words.sentences import DataWarning, Words, advice, join, named, say, without_advice
 from streammetrics.words.times import HOUR_MS
 
 FROZEN_NUMBERS: Final = ("lift", "lift_lower", "lift_upper", "judged_lift_upper")
@@ -79,29 +72,22 @@ def build_report(
     None: all. The measures that the verdicts need are always shown. `since_ms` is when the running step of a rollout began; None: it is
     found. Raises ExperimentError for moments of another layout.
     """
-    for variant, sums in stored.moments.items():
-        if len(sums) != measures.moments_width:
-            raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
+    _require_layout(measures, stored)
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     treatments = policy.treatments(control, stored.users)
     states = states_of(measures, stored, control, treatments)
     state, arms = health_of(policy, stored, states.stopped), Arms(measures, policy, stored, control, scales, states)
-    losses = [warning for name in treatments if (warning := loss_warning(arms, name, control)) is not None]
-    arms.not_compared = {loss.variant: Words(loss.parts) for loss in losses}
     state = replace(state, notes=(*state.notes, *notes_of_times(stored)))
-    signs = signs_of(arms, control, treatments)
-    arms.fewer_items = {name: of_lists.fewer_items for name, of_lists in signs.items() if of_lists.fewer_items is not None}
-    warnings = (*losses, *warnings_of(arms, control, treatments), *(sign for of_lists in signs.values() for sign in of_lists.warnings))
+    warnings = _find_bias(arms, control, treatments)
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
-    named_variants = {*stored.users, *stored.exposed}
-    names = in_order({*named_variants, *(policy.arms or ())}, first=control)
+    names = in_order({*stored.users, *stored.exposed, *(policy.arms or ())}, first=control)
     steps = _steps(arms, control, treatments, since_ms)
     variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments, steps) for name in names)
-    warnings = (*warnings, *(warning for variant in variants if (warning := change_warning(arms, variant)) is not None))
+    changes = [warning for variant in variants if (warning := change_warning(arms, variant)) is not None]
     preferences, by_action = preferences_of(policy, state, stored)
-    verdict = _overall(arms, stored, state, control, variants, preferences)
+    verdict = _overall(arms, state, control, variants, preferences)
     if verdict.word == "invalid" or not judged(variants):
         verdict = with_state(verdict, states.whole, None)
     return ExperimentReport(
@@ -124,11 +110,29 @@ def build_report(
         minimum_lift=policy.minimum_lift,
         treatments=max(1, len(treatments)),
         step_ms=max((step.first_hour * HOUR_MS for step in steps.values()), default=None),
-        warnings=warnings,
+        warnings=(*warnings, *changes),
         state=states.whole,
         last_ms=max(stored.last_ms.values(), default=None),
         decided_ms=decided_ms_of(verdict, states.whole, stored, treatments if control is not None else stored.last_ms, control),
     )
+
+
+def _require_layout(measures: Measures, stored: StoredSums) -> None:
+    for variant, sums in stored.moments.items():
+        if len(sums) != measures.moments_width:
+            raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
+
+
+def _find_bias(arms: Arms, control: str | None, treatments: Sequence[str]) -> list[DataWarning]:
+    """Return what bends the comparisons, and tell `arms`.
+
+    Arms that lose users are not compared. An arm with fewer items per list is not called improved by a measure per item.
+    """
+    losses = [warning for name in treatments if (warning := loss_warning(arms, name, control)) is not None]
+    arms.not_compared = {loss.variant: Words(loss.parts) for loss in losses}
+    signs = signs_of(arms, control, treatments)
+    arms.fewer_items = {name: of_lists.fewer_items for name, of_lists in signs.items() if of_lists.fewer_items is not None}
+    return [*losses, *warnings_of(arms, control, treatments), *(sign for of_lists in signs.values() for sign in of_lists.warnings)]
 
 
 def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms: int | None) -> dict[str, Step]:
@@ -261,14 +265,10 @@ def _missing_control(policy: Policy, experiment: str, control: str, seen: Sequen
 
 
 def _overall(
-    arms: Arms,
-    stored: StoredSums,
-    state: Health,
-    control: str | None,
-    variants: Sequence[VariantReport],
-    preferences: Sequence[PreferenceReport],
+    arms: Arms, state: Health, control: str | None, variants: Sequence[VariantReport], preferences: Sequence[PreferenceReport]
 ) -> Verdict:
     """Return the whole experiment's verdict: invalid, or that of the worst variant."""
+    stored = arms.stored
     if state.troubles:
         return invalid(state)
     if preferences and all(variant.role == INTERLEAVED for variant in variants):

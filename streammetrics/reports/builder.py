@@ -150,23 +150,11 @@ class ReportBuilder:
         shown_ms = NEVER if missing else min(control.shown_watermark(self.rules.lateness_ms) for control in controls)
         newest = newest_shown(controls)
         oldest_kept = max((control.panes.oldest_kept for control in controls), default=NEVER)
-        windows = tuple(
-            self.aggregator.window(window_ms, view, shown_ms, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
-        )
-        open_end = None if missing else self._open_end(controls, windows)
-        if open_end is not None:
-            windows = tuple(
-                self.aggregator.window_until(window.window_ms, "live", open_end, oldest_kept) if window.view == "live" else window
-                for window in windows
-            )
+        windows = self._windows(() if missing else controls, shown_ms, oldest_kept, newest)
         self._count_withheld(windows)
         experiments = self.experiments.reports(tasks, newest) if whole else ()
         final = final_bound(shown_ms, self.rules.lateness_ms, self.rules.attribution_ms)
         awaited = tuple(self._awaited(windows, {experiment.experiment for experiment in experiments}, final)) if whole else ()
-        counts: Counter[tuple[str, str]] = Counter()
-        for control in controls:
-            for reason, topic, count in control.progress.counts:
-                counts[reason, control.topics[topic]] += count
         names = merge_names((entry for control in controls for entry in control.unknown_names), self._known_names)
         return Report(
             rules=str(controls[0].signature) if controls else "",
@@ -180,7 +168,7 @@ class ReportBuilder:
             late_inputs=tuple(late_inputs((task, control) for task, control in sorted(self._controls.items()) if task < tasks)),
             windows=windows,
             totals=self._totals(controls),
-            counts=dict(counts),
+            counts=_event_counts(controls),
             users_open=sum(self._users.values()),
             sessions_open=sum(control.sessions.open for control in controls),
             withheld=self._withheld_count,
@@ -197,6 +185,19 @@ class ReportBuilder:
             first_numbers=() if missing else tuple(self._first_numbers(awaited, watermark, newest)),
             unknown_names=tuple(entry for entry in names if entry.kind != IGNORED),
             ignored=tuple(entry for entry in names if entry.kind == IGNORED),
+        )
+
+    def _windows(self, controls: Sequence[ControlRecord], shown_ms: int, oldest_kept: int, newest: int) -> tuple[Window, ...]:
+        """Return the windows of each length in each view. controls: those of all tasks; empty while a task has not committed."""
+        windows = tuple(
+            self.aggregator.window(window_ms, view, shown_ms, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
+        )
+        open_end = self._open_end(controls, windows) if controls else None
+        if open_end is None:
+            return windows
+        return tuple(
+            self.aggregator.window_until(window.window_ms, "live", open_end, oldest_kept) if window.view == "live" else window
+            for window in windows
         )
 
     def _open_end(self, controls: Sequence[ControlRecord], windows: Sequence[Window]) -> int | None:
@@ -276,6 +277,15 @@ class ReportBuilder:
         withheld = {(window.window_ms, window.view, window.end_ms or 0) for window in windows if not window.complete}
         self._withheld_count += len(withheld - self._withheld)
         self._withheld = withheld
+
+
+def _event_counts(controls: Iterable[ControlRecord]) -> dict[tuple[str, str], int]:
+    """Return the events by outcome and topic."""
+    counts = Counter[tuple[str, str]]()
+    for control in controls:
+        for reason, topic, count in control.progress.counts:
+            counts[reason, control.topics[topic]] += count
+    return dict(counts)
 
 
 def newest_shown(controls: Sequence[ControlRecord]) -> int:
