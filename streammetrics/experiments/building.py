@@ -63,12 +63,12 @@ def build_report(
     policy: Policy,
     stored: StoredSums,
     scales: Mapping[str, float],
-    shown: Collection[str] | None = None,
+    measure_names: Collection[str] | None = None,
     since_ms: int | None = None,
 ) -> ExperimentReport:
     """Return the report of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
 
-    An arm with fewer than `min_users` users shows only users, lists and first exposures. `shown` are the names of measures to show;
+    An arm with fewer than `min_users` users shows only users, lists and first exposures. `measure_names` are those to show;
     None: all. The measures that the verdicts need are always shown. `since_ms` is when the running step of a rollout began; None: it is
     found. Raises ExperimentError for moments of another layout.
     """
@@ -80,8 +80,8 @@ def build_report(
     state, arms = health_of(policy, stored, states.stopped), Arms(measures, policy, stored, control, scales, states)
     state = replace(state, notes=(*state.notes, *notes_of_times(stored)))
     warnings = _find_bias(arms, control, treatments)
-    if shown is not None:
-        arms.show({*shown, *needed_by_verdicts(policy)})
+    if measure_names is not None:
+        arms.show({*measure_names, *needed_by_verdicts(policy)})
     names = in_order({*stored.users, *stored.exposed, *(policy.arms or ())}, first=control)
     steps = _steps(arms, control, treatments, since_ms)
     variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments, steps) for name in names)

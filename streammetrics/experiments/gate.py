@@ -95,7 +95,7 @@ def within_gate_margin(policy: Policy, comparisons: Sequence[MeasureComparison],
     >>> from streammetrics.statistics.sequence import MeasureScale
     >>> ndcg, scale = Measure("ndcg", 10, "mean", 2, 1, 40), MeasureScale(0.02, 0.4)
     >>> alike = [MeasureComparison(ndcg, Estimate(0.4, error**2, 9000), Estimate(0.4, error**2, 9000), scale) for error in (0.01, 0.004)]
-    >>> [within_gate_margin(Policy(), [each]) for each in alike]
+    >>> [within_gate_margin(Policy(), [measure]) for measure in alike]
     [set(), {'ndcg@10'}]
     """
     margin = policy.gate_margin
@@ -158,8 +158,9 @@ def without_step(passes: GateDecision) -> GateDecision:
 def without_new_lists(decision: GateDecision, state: str) -> GateDecision:
     """Return the decision on a treatment that gets no more lists. Only a failure stays. state: the sentence of that.
 
-    >>> found = without_new_lists(GateDecision("pass", "9 % higher ndcg@10 than control"), "new has had no list since 2026-03-01 12:00 UTC")
-    >>> found.word, found.reason
+    >>> passes = GateDecision("pass", "9 % higher ndcg@10 than control")
+    >>> decision = without_new_lists(passes, "new has had no list since 2026-03-01 12:00 UTC")
+    >>> decision.word, decision.reason
     ('wait', '9 % higher ndcg@10 than control; new has had no list since 2026-03-01 12:00 UTC: a pass needs new lists')
     """
     if decision.word == "fail":

@@ -113,8 +113,8 @@ def _preference(
 def judge_preference(policy: Policy, preference: Preference, team: str, against: str) -> Verdict:
     """Return the verdict on a team of a sound interleaved experiment: improved if users certainly prefer it, regressed if the other.
 
-    >>> found = Preference(900, 4_000, 810.0, 0.12, 1e-4, 0.08, 0.16, True, False)
-    >>> judge_preference(Policy(), found, "new", "old").reason
+    >>> estimate = Preference(900, 4_000, 810.0, 0.12, 1e-4, 0.08, 0.16, True, False)
+    >>> judge_preference(Policy(), estimate, "new", "old").reason
     'new won 12 more lists in 100 than it lost against old; users prefer new; 95 % confidence, safe to check at any time'
     """
     if preference.users < policy.min_users:

@@ -151,8 +151,9 @@ class LaterLists:
         return {variant: self._count(experiment, variant, at) for variant, at in last_ms.items()}
 
     def _count(self, experiment: str, variant: str, last_ms: int) -> int:
-        known_ms, known = self._complete.get((experiment, variant), (None, {}))
-        complete = known if known_ms == last_ms else {}
+        last_before_ms, complete = self._complete.get((experiment, variant), (None, {}))
+        if last_before_ms != last_ms:
+            complete = {}
         starts, step = self._aggregator.starts(last_ms + 1), 1
         while len(starts) > step * PANES_MAX:
             step *= 2

@@ -97,8 +97,8 @@ class AwaitedVerdict(NamedTuple):
 
         >>> wait = FirstVerdictWait(1_865_000, 600_000)
         >>> lifts = LiveLift("treatment", -0.1234, 1_204),
-        >>> for each in AwaitedVerdict("ranker", 1_772_366_400_000, wait, "control", "ndcg@10", 3_600_000, 1_188, lifts).sentences():
-        ...     print(each)
+        >>> for sentence in AwaitedVerdict("ranker", 1_772_366_400_000, wait, "control", "ndcg@10", 3_600_000, 1_188, lifts).sentences():
+        ...     print(sentence)
         The first verdict comes between 2026-03-01 12:31 UTC and 2026-03-01 12:41 UTC, or later if \
 users are few: lists are final 31 min after they were shown \
 (join.attribution_ms, lateness_ms and out_of_orderness_ms), and users are counted up to 10 min later (experiments.patience_ms).

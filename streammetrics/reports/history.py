@@ -82,8 +82,8 @@ def headline_measures(experiment: ExperimentReport) -> tuple[MeasureName, ...]:
 class DownsampledValues(Generic[T]):
     """Values at event times (epoch ms), in order: the first of each interval of `width_ms`, at most SNAPSHOTS_MAX.
 
-    >>> found = DownsampledValues().add(5_000, "a").add(61_000, "b").add(59_000, "c")
-    >>> found.kept
+    >>> values = DownsampledValues().add(5_000, "a").add(61_000, "b").add(59_000, "c")
+    >>> values.kept
     ((5000, 'a'), (61000, 'b'))
     """
 

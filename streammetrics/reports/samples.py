@@ -63,9 +63,9 @@ class SampleRules:
 def sample_warnings(topics: Mapping[str, Sequence[SampledEvent]], rules: SampleRules) -> list[DataWarning]:
     """Return what makes the events of a sample doubtful. topics: the events of each, in the order of the log.
 
-    >>> shown = Impression("r-1", "u7", 1_732_183_200_000, ("a", "b"))
-    >>> clicked = Feedback("u7", 1_732_183_200, "b", "click", None, "r-1")
-    >>> print(*sample_warnings({"shop": [SampledEvent(shown), SampledEvent(clicked)]}, SampleRules(["click"])))
+    >>> impression = Impression("r-1", "u7", 1_732_183_200_000, ("a", "b"))
+    >>> click = Feedback("u7", 1_732_183_200, "b", "click", None, "r-1")
+    >>> print(*sample_warnings({"shop": [SampledEvent(impression), SampledEvent(click)]}, SampleRules(["click"])))
     The times of the feedback of shop are 1970-01-21 01:09:43 UTC or before, those of the lists 2024-11-21 10:00:00 UTC or before. \
 Multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds.
     """

@@ -58,8 +58,8 @@ class Contribution:
 def contributions(treatment: SumsByValue, control: SumsByValue, scale_bits: int = 0) -> dict[str, Contribution]:
     """Return the contribution of each segment value. They add up to the difference of the means; empty if an arm has no lists.
 
-    >>> found = contributions({"a": ValueSums(10, 50), "b": ValueSums(20, 50)}, {"a": ValueSums(25, 50), "b": ValueSums(20, 50)})
-    >>> {value: (float(each.within), float(each.mix)) for value, each in found.items()}
+    >>> of_values = contributions({"a": ValueSums(10, 50), "b": ValueSums(20, 50)}, {"a": ValueSums(25, 50), "b": ValueSums(20, 50)})
+    >>> {value: (float(contribution.within), float(contribution.mix)) for value, contribution in of_values.items()}
     {'a': (-0.15, 0.0), 'b': (0.0, 0.0)}
     """
     all_t, all_c = (sum(value.bottom for value in arm.values()) for arm in (treatment, control))

@@ -190,8 +190,8 @@ def preference(
     >>> moments = [0] * credit_width(1)
     >>> for user in range(400):
     ...     moments = add(moments, credit_moments([1, 1, *((1, 1) if user % 4 else (-1, -1))]))
-    >>> found = preference(moments, alpha=0.05)
-    >>> found.mean, found.preferred, 0 < found.lower < 0.5 < found.upper
+    >>> estimate = preference(moments, alpha=0.05)
+    >>> estimate.mean, estimate.preferred, 0 < estimate.lower < 0.5 < estimate.upper
     (0.5, True, True)
     """
     credit_levels(moments)

@@ -59,8 +59,8 @@ def occurrences(rows: Int64Array, panes: Int64Array, levels: Int64Array, last: I
     gap_max: panes of the longest window. Greater gaps count as gap_max.
 
     >>> last = np.full((1, 2), NOWHERE)
-    >>> found = occurrences(np.array([0, 0, 0]), np.array([3, 9, 4]), np.array([1, 1, 0]), last, gap_max=5)
-    >>> list(zip(*(column.tolist() for column in found[1:])))
+    >>> columns = occurrences(np.array([0, 0, 0]), np.array([3, 9, 4]), np.array([1, 1, 0]), last, gap_max=5)
+    >>> list(zip(*(column.tolist() for column in columns[1:])))
     [(3, 0, 5), (4, 0, 1), (9, 0, 5), (3, 1, 5), (9, 1, 5)]
     >>> last.tolist()
     [[9, 9]]

@@ -124,7 +124,7 @@ def say(template: str, /, **values: str | float) -> Words:
     """Fill the fields of a template, as `str.format` does. What is no text is a number.
 
     >>> said = say("{share} of {count:,} users saw {arm}", share=Words([Part("number", "50 %")]), count=1_000, arm=named("new"))
-    >>> said, [each.kind for each in said.parts]
+    >>> said, [part.kind for part in said.parts]
     ('50 % of 1,000 users saw new', ['number', 'text', 'number', 'text', 'name'])
     """
     parts: list[Part] = []

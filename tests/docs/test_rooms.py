@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
 import tomllib
 from collections import Counter, defaultdict
@@ -13,7 +14,6 @@ PACKAGE = ROOT / "streammetrics"
 ENTRIES_MAX = 24
 LAYERS_MAX = 13
 PRONOUNS = {"each", "found", "known", "own", "shown"}
-PRONOUN_SHARE_MAX = 0.01
 LINES_MIN = 60
 LINES_MAX = 400
 SMALL = {"readers.openfeature"}
@@ -57,17 +57,26 @@ def test_no_test_imports_another_test() -> None:
     assert found == {}, "what tests share belongs in tests/support, or in a module of samples beside them"
 
 
+def bound_names(source: str) -> Counter[str]:
+    """Return how often source code binds each name, in code and in the examples of its docstrings."""
+    tree = ast.parse(source)
+    names = Counter[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names[node.id] += 1
+        elif isinstance(node, ast.arg):
+            names[node.arg] += 1
+        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            examples = doctest.DocTestParser().get_examples(ast.get_docstring(node) or "")
+            for example in examples:
+                names += bound_names(example.source)
+    return names
+
+
 def test_names_are_nouns() -> None:
     """A name says what a thing is. These words say only that there is one."""
-    bound: dict[str, Counter[str]] = defaultdict(Counter)
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                bound[path.relative_to(PACKAGE).parts[0]][node.id] += 1
-            elif isinstance(node, ast.arg):
-                bound[path.relative_to(PACKAGE).parts[0]][node.arg] += 1
-    shares = {room: sum(names[word] for word in PRONOUNS) / names.total() for room, names in bound.items()}
-    assert {room: share for room, share in shares.items() if share > PRONOUN_SHARE_MAX} == {}
+    pronouns = {path: PRONOUNS & bound_names(path.read_text(encoding="utf-8")).keys() for path in PACKAGE.rglob("*.py")}
+    assert {str(path.relative_to(PACKAGE)): words for path, words in pronouns.items() if words} == {}
 
 
 def test_types_are_nouns() -> None:

@@ -224,7 +224,7 @@ class ValueLines(NamedTuple):
     """The lines of one group in one window: what they were made of, their number, and the text by series."""
 
     values: GroupValues
-    shown: ShownGroup
+    group: ShownGroup
     lines: int
     text: Mapping[str, str]
 
@@ -251,7 +251,7 @@ class ValueWriter:
         wanted = min(most, lines_of(window, values))
         key = values.group, window.window_ms, window.view
         lines = self._known.get(key)
-        if lines is None or lines.shown != group or lines.values != values or lines.lines != wanted:
+        if lines is None or lines.group != group or lines.values != values or lines.lines != wanted:
             lines = self._written(window, values, group, wanted)
         self._made[key] = lines
         return lines

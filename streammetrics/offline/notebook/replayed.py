@@ -56,11 +56,11 @@ def replay(
     Raises ConfigError for settings and paths that cannot be used, and StreammetricsError for files of which no line can be used.
 
     >>> import json, tempfile
-    >>> shown = {"type": "impression", "user_id": "u", "impression_id": "l", "ts": 1_700_000_000_000, "items": ["a", "b"]}
-    >>> clicked = {"type": "feedback", "user_id": "u", "impression_id": "l", "ts": 1_700_000_000_500, "item_id": "b", "action": "click"}
+    >>> impression = {"type": "impression", "user_id": "u", "impression_id": "l", "ts": 1_700_000_000_000, "items": ["a", "b"]}
+    >>> click = {"type": "feedback", "user_id": "u", "impression_id": "l", "ts": 1_700_000_000_500, "item_id": "b", "action": "click"}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "events.ndjson"
-    ...     _ = path.write_text(json.dumps(shown) + "\\n" + json.dumps(clicked) + "\\n")
+    ...     _ = path.write_text(json.dumps(impression) + "\\n" + json.dumps(click) + "\\n")
     ...     result = replay(path, {"metrics.names": ["mrr"], "metrics.cutoffs": [10]})
     >>> result
     2 events, no experiment

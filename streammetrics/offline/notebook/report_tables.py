@@ -118,7 +118,7 @@ class ReportTables:
 
 def _further(line: Mapping[str, Any]) -> Iterator[str]:
     """What bends the numbers of a verdict, without what its reason says already."""
-    yield from (each["text"] for each in line["warnings"] if each["text"] not in line["reason"])
+    yield from (warning["text"] for warning in line["warnings"] if warning["text"] not in line["reason"])
 
 
 def _values(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

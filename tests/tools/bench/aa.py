@@ -170,7 +170,7 @@ def judge(regime: Regime, number: int, every: int = 1) -> JudgedLists:
         last, greatest = _compared(arms, regime.arms)
         opened += not math.isnan(greatest)
         if greatest >= Z_LEAST:
-            word = build_report(measures, policy, stored, scales, shown=()).verdict.word
+            word = build_report(measures, policy, stored, scales, measure_names=()).verdict.word
             if word in first:
                 first[word] = min(first[word], (look + 1) * every)
     return JudgedLists(first["regressed"], first["improved"], opened / max(seen, 1), *_numbers(measures, last[0] if last else None, stored))

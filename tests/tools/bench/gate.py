@@ -56,7 +56,7 @@ def ask(name: str, number: int, every: int) -> Answers:
         if not scales:
             continue
         step = min((hour - 1) // regime.step_hours, len(SHARES) - 1)
-        gate = build_report(OF_LISTS, policy, stored, scales, shown=(), since_ms=step * regime.step_hours * HOUR_MS).gate
+        gate = build_report(OF_LISTS, policy, stored, scales, measure_names=(), since_ms=step * regime.step_hours * HOUR_MS).gate
         word = None if gate is None else gate.word
         if word == "pass":
             passes[step] = min(passes[step], hour)
