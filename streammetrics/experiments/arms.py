@@ -184,7 +184,7 @@ class Arms:
         if self.too_few(variant, control):
             return None
         treated, against = (
-            ArmLists(arm, self._days(arm), self.stored.moments[arm], self.stored.reactions.get(arm, NO_REACTIONS))
+            ArmLists(arm, self._days(arm), self.stored.moments[arm], self.stored.reactions.get(arm, NO_REACTIONS), self._ages(arm))
             for arm in (variant, control)
         )
         both, users = self.users_in_both(variant, control)
@@ -200,6 +200,18 @@ class Arms:
 
     def _days(self, variant: str) -> dict[Entry, Sequence[int]]:
         return {entry: sums for (name, entry), sums in self.stored.entry_moments.sums.items() if name == variant}
+
+    def _ages(self, variant: str) -> dict[Entry, float]:
+        """Return for how many hours the users of an arm have been there on average, by the day on which they came."""
+        hours = self.stored.hours
+        until, ages = (max(hours.rows, default=0) + 1) * hours.length, dict[Entry, float]()
+        for day in self._days(variant):
+            blocks = range(-(-day.first_hour // hours.length), -(-(day.first_hour + day.hours) // hours.length))
+            users = {block: row.new_users.get(variant, 0) for block, row in hours.rows.items() if block in blocks}
+            if any(users.values()):
+                hours_there = sum(count * (until - (block + 0.5) * hours.length) for block, count in users.items())
+                ages[day] = hours_there / sum(users.values())
+        return ages
 
     def all_zero(self, measure: Measure) -> bool:
         """Whether a measure is 0 in every variant."""

@@ -14,8 +14,9 @@ squares over the sum, of reactions by list and of lists by user. Each arm must h
 rule for contingency tables (Cochran 1954).
 
 Users of one day are compared with users of the same day, and the days are weighted by K_t K_c / (K_t + K_c): a user who came later has
-fewer lists so far, whatever the arm. A sign is reported if the difference exceeds a named minimum and `STANDARD_ERRORS_MIN` standard
-errors. All are for one look, and warn; none is proof.
+fewer lists so far, whatever the arm. In a day with a step of a rollout the users of the treatment came later. Lists are a concave function
+of the time since a user came, so means are alike if their ratio is between 1 and that of these times. A sign is reported if the
+difference exceeds a named minimum and `STANDARD_ERRORS_MIN` standard errors. All are for one look, and warn; none is proof.
 
 **Shares by a segment's value**, such as a country. If half of the new users of one country are in the treatment and 5 % of all others, the
 arms have different countries, and no cell of hours mends that. For a value v of a segment, with n_h new users of both arms in hour h, t_h
@@ -68,12 +69,16 @@ VALUE_VARIANCE_MIN: Final = 5.0
 
 
 class ArmLists(NamedTuple):
-    """What is known of the lists of an arm. days: moments by the day on which users came; moments: those of all users."""
+    """What is known of the lists of an arm. days: moments by the day on which users came; moments: those of all users.
+
+    ages: for how many hours its users have been there on average, by the same day; empty if that is not known.
+    """
 
     name: str
     days: Mapping[Entry, Sequence[int]]
     moments: Sequence[int]
     reactions: Reactions = NO_REACTIONS
+    ages: Mapping[Entry, float] = {}
 
 
 class LikeLists(NamedTuple):
@@ -113,7 +118,7 @@ def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
             fewer = told if more == "rises" else None
     if by_lists is not None and by_user:
         visits = _of_days(lists, lambda moments: _lists_per_user(measures, by_lists, moments), lists.from_hour)
-        if visits and _differ(visits, LISTS_PER_USER_APART_MIN):
+        if visits and _differ(visits, LISTS_PER_USER_APART_MIN, _ratio_of_ages(lists)):
             told = _compared(lists, "has {own:.3g} lists per user", visits)
             more = "fewer" if visits[0].mean < visits[1].mean else "more"
             apart = say("{share} {more}", share=percent(abs(visits[0].mean / visits[1].mean - 1)), more=more)
@@ -136,17 +141,19 @@ class _Mean(NamedTuple):
     variance: float
 
 
-def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean], from_hour: int = 0) -> list[_Mean]:
-    """Return the means of the treatment and the control over the days on which both had new users; empty without such days.
-
-    from_hour: days that begin before do not count.
-    """
+def _weights_of_days(lists: LikeLists, from_hour: int = 0) -> dict[Entry, float]:
+    """Return the weights of the days on which both arms had new users. Days that begin before `from_hour` do not count."""
     arms = lists.treatment.days, lists.control.days
     common = [day for day in arms[0] if day in arms[1] and day.first_hour >= from_hour]
     users = {day: tuple(arm[day][USERS_AT] for arm in arms) for day in common}
-    weights = {day: one * other / (one + other) for day, (one, other) in users.items() if min(one, other) >= DAY_USERS_MIN}
+    return {day: one * other / (one + other) for day, (one, other) in users.items() if min(one, other) >= DAY_USERS_MIN}
+
+
+def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean], from_hour: int = 0) -> list[_Mean]:
+    """Return the means of the treatment and the control over these days; empty without such days."""
+    weights = _weights_of_days(lists, from_hour)
     total = math.fsum(weights.values())
-    means = [{day: mean_of(arm[day]) for day in weights} for arm in arms]
+    means = [{day: mean_of(arm[day]) for day in weights} for arm in (lists.treatment.days, lists.control.days)]
     return [
         _Mean(
             math.fsum(weights[day] * mean.mean for day, mean in of_arm.items()) / total,
@@ -157,10 +164,22 @@ def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean], from_h
     ]
 
 
-def _differ(means: Sequence[_Mean], least: float) -> bool:
+def _ratio_of_ages(lists: LikeLists) -> float:
+    """Return for how long the users of the treatment have been there, over that of the control; 1 if that is not known."""
+    weights = _weights_of_days(lists, lists.from_hour)
+    ages = [math.fsum(weights[day] * arm.ages.get(day, 0.0) for day in weights) for arm in (lists.treatment, lists.control)]
+    return ages[0] / ages[1] if all(ages) else 1.0
+
+
+def _differ(means: Sequence[_Mean], least: float, ratio: float = 1.0) -> bool:
+    """Whether two means differ. ratio: means whose ratio is between this and 1 do not."""
     treated, against = means
-    apart = abs(treated.mean - against.mean)
-    return against.mean > 0 and apart > max(least * against.mean, STANDARD_ERRORS_MIN * math.sqrt(treated.variance + against.variance))
+    if against.mean <= 0:
+        return False
+    low, high = sorted((1.0, ratio))
+    alike = min(max(treated.mean / against.mean, low), high)
+    apart = abs(treated.mean - alike * against.mean)
+    return apart > max(least * against.mean, STANDARD_ERRORS_MIN * math.sqrt(treated.variance + alike**2 * against.variance))
 
 
 def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, control: ArmLists) -> list[DataWarning]:

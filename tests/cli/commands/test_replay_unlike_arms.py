@@ -119,6 +119,19 @@ def test_users_whom_a_step_of_a_rollout_gives_the_treatment_are_no_loss(tmp_path
     assert answer.warnings == {}
 
 
+def test_users_who_came_with_a_step_of_a_rollout_have_fewer_lists_for_no_other_reason(tmp_path: Path) -> None:
+    """Users come evenly and see a list every two hours. From 7:20 on half of the new ones get the treatment, and one of ten before."""
+    events = [
+        event
+        for number in range(900)
+        for arm in [ARMS[number * 37 % 100 < (50 if number >= 471 else 10)]]
+        for seen in range(7)
+        if (ts := T0_MS + number * 14 * HOUR_MS // 900 + seen * 2 * HOUR_MS) < T0_MS + 14 * HOUR_MS
+        for event in visit(f"user{number}", ts, arm, clicked=(number + seen) % 10 < 4)
+    ]
+    assert answers(tmp_path, events).warnings == {}
+
+
 def off_and_on(label: str | None) -> list[dict[str, Any]]:
     """Return three visits of 1,000 users, who come every five hours, 4 of 10 with a click. From 4:20 to 8:20 the lists of the treatment
     have another label.
