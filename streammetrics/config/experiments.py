@@ -28,6 +28,7 @@ from streammetrics.config.times import EPOCH, Moment
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import ExperimentError, Policy
 from streammetrics.experiments.policy import ProposedValue
+from streammetrics.metrics.names import split_metric
 from streammetrics.metrics.records import METRICS
 from streammetrics.sessions.rules import ExposureRules
 
@@ -216,7 +217,7 @@ class ExperimentSettings(Section):
         if named.cuped_days is not None and named.unit == "list":
             yield 'cuped_days needs unit = "user": leave out one of them'
         counted = {name for name, record in METRICS.items() if record.kind == "users"}
-        of_users = [measure for measure in named.paging or self.paging if measure.partition("@")[0] in counted]
+        of_users = [measure for measure in named.paging or self.paging if split_metric(measure)[0] in counted]
         if named.unit == "list" and of_users:
             yield f'{of_users[0]} cannot decide with unit = "list", because a user may see several variants: set other measures in paging'
 

@@ -199,7 +199,7 @@ def milliseconds(default: int | None, description: str, least: int = 0, most: in
     return whole(default, description, least, most, unless)
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as one printable line of at most SHOWN_CHARS_MAX characters. Not for secrets."""
     if value is None or value == "":
         return "(empty)"

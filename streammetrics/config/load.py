@@ -67,7 +67,7 @@ def _field_problems(given: Mapping[str, GivenValue]) -> list[Problem]:
         Settings.model_validate(_nested(given))
     except ValidationError as error:
         rules = _rules(error.errors(include_url=False, include_input=False))
-        return [Problem(key, keys()[key].shown(given[key].value), rules[key], given[key].origin) for key in keys() if key in rules]
+        return [Problem(key, keys()[key].value_text(given[key].value), rules[key], given[key].origin) for key in keys() if key in rules]
     return []
 
 
@@ -134,4 +134,4 @@ def _with_place(detail: ErrorDetails, reason: str) -> str:
 def _conflict_problem(conflict: Conflict, given: Mapping[str, GivenValue]) -> Problem:
     key = keys()[conflict.keys[0]]
     value, origin = given.get(key.name, GivenValue(key.default, DEFAULT_ORIGIN))
-    return Problem(key.name, key.shown(value), conflict.rule, origin)
+    return Problem(key.name, key.value_text(value), conflict.rule, origin)

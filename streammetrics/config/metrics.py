@@ -20,7 +20,7 @@ from streammetrics.config.fields import (
     milliseconds,
     parsed_json,
     setting,
-    shown,
+    value_text,
     whole,
 )
 from streammetrics.events.grades import parse_grades
@@ -37,7 +37,7 @@ def _one_of(names: Collection[str], kind: str) -> AfterValidator:
 
     def check(name: str) -> str:
         if name not in names:
-            raise ValueError(f"{shown(name)} is not {kind} metric")
+            raise ValueError(f"{value_text(name)} is not {kind} metric")
         return name
 
     return AfterValidator(check)
@@ -111,7 +111,7 @@ class AssessmentSettings(Section):
 def _metric(name: str) -> str:
     if name not in METRIC_NAMES:
         cutoff = "; put its cut-off in metrics.cutoffs" if "@" in name else ""
-        raise ValueError(f"{shown(name)} is not a metric{cutoff}")
+        raise ValueError(f"{value_text(name)} is not a metric{cutoff}")
     return name
 
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from streammetrics.config.experiments import ExperimentSettings, ExposureSettings
-from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
+from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, value_text
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.config.metrics import AssessmentSettings, EngagementSettings, MetricSettings
 from streammetrics.config.redis import RedisSettings
@@ -129,7 +129,7 @@ class Settings(Section):
         if depends_on(engagement.names, "purchases"):
             for action in engagement.purchases:
                 if not any(rule.grade > 0 for rule in grades.table.get(action, ())):
-                    rule = f"{shown(action)} needs a grade above 0 in join.grades: otherwise it never counts"
+                    rule = f"{value_text(action)} needs a grade above 0 in join.grades: otherwise it never counts"
                     yield Conflict(("engagement.purchases", "join.grades"), rule)
         if "reformulation_ms" in engagement.model_fields_set and engagement.reformulation_ms > self.join.attribution_ms:
             rule = f"must be at most join.attribution_ms ({self.join.attribution_ms}): a final list may not change"
@@ -141,7 +141,7 @@ class Settings(Section):
         variants = [variant for trial in trials.values() for variant in (trial.control, *(trial.shares or ())) if variant]
         for key, labels in (("windows.segments", self.windows.segments), ("experiments.named", [*trials, *variants])):
             if too_long := next((label for label in labels if len(label) > limit), None):
-                rule = f"{shown(too_long)} has {len(too_long)} characters, but events.label_chars_max is {limit}: no event can have it"
+                rule = f"{value_text(too_long)} has {len(too_long)} characters, but events.label_chars_max is {limit}: no event can have it"
                 yield Conflict((key, "events.label_chars_max"), rule)
 
     def _conflicts_of_experiments(self) -> Iterator[Conflict]:
@@ -201,15 +201,15 @@ class SettingKey:
     default_text: str
     is_secret: bool
 
-    def shown(self, value: object) -> str:
+    def value_text(self, value: object) -> str:
         """Return a value of this key as text for a message. Secrets are masked; of a URL with a login only the place is shown."""
         if not self.is_secret or value is None or value == "":
             has_login = isinstance(value, str) and "://" in value and "@" in value
-            return shown(mask_url(str(value)) if has_login else value)
+            return value_text(mask_url(str(value)) if has_login else value)
         if isinstance(value, MaskedUrl):
-            return shown(str(value))
+            return value_text(str(value))
         is_url = isinstance(self.default, MaskedUrl) and isinstance(value, str)
-        return shown(mask_url(str(value))) if is_url else MASK
+        return value_text(mask_url(str(value))) if is_url else MASK
 
     @property
     def section(self) -> str:

@@ -152,5 +152,5 @@ def _toml(value: object, key: SettingKey) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return f"{value:_}" if value >= _UNDERSCORES_FROM else str(value)
-    text = key.shown(value) if key.is_secret else str(value)
+    text = key.value_text(value) if key.is_secret else str(value)
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streammetrics.config.fields import MASK, printable, shown
+from streammetrics.config.fields import MASK, printable, value_text
 from streammetrics.config.model import PREFIX, Settings, environment_name, keys
 from streammetrics.errors import Problem
 
@@ -115,7 +115,7 @@ def _content(path: Path, bytes_max: int) -> str:
 
 
 def _unread(named_by: str, path: Path, rule: str) -> Layer:
-    return Layer(problems=[Problem(named_by, shown(str(path)), rule)], is_complete=False)
+    return Layer(problems=[Problem(named_by, value_text(str(path)), rule)], is_complete=False)
 
 
 def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -150,17 +150,19 @@ def _holds_64_bits(value: object) -> bool:
 def _add_secret(layer: Layer, key: str, name: str, environ: Mapping[str, str]) -> None:
     path, origin = environ[name], f"environment {name}"
     if environment_name(key) in environ:
-        layer.problems.append(Problem(key, shown(path), f"{environment_name(key)} is set too; keep one of them", origin))
+        layer.problems.append(Problem(key, value_text(path), f"{environment_name(key)} is set too; keep one of them", origin))
         return
     if not path:
-        layer.problems.append(Problem(key, shown(path), "must name the file with the secret; unset the variable if there is none", origin))
+        layer.problems.append(
+            Problem(key, value_text(path), "must name the file with the secret; unset the variable if there is none", origin)
+        )
         return
     try:
         layer.add(key, _secret(Path(path)), f"file {printable(path)}, {origin}")
     except OSError as error:
-        layer.problems.append(Problem(key, shown(path), f"the file with the secret cannot be read: {error.strerror or error}", origin))
+        layer.problems.append(Problem(key, value_text(path), f"the file with the secret cannot be read: {error.strerror or error}", origin))
     except ValueError as error:
-        layer.problems.append(Problem(key, shown(path), f"the file with the secret cannot be used: {error}", origin))
+        layer.problems.append(Problem(key, value_text(path), f"the file with the secret cannot be used: {error}", origin))
 
 
 def _secret(path: Path) -> str:

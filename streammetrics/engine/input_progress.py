@@ -136,7 +136,7 @@ class InputProgress:
 
     def positions(self) -> list[int]:
         """Return how far each input is in event time, as a watermark. Without a supported time, the least of its last events counts."""
-        times = [supported.known for supported in self.supported]
+        times = [supported.time_or_least for supported in self.supported]
         return [time if time == NEVER else time - self._rules.out_of_orderness_ms for time in times]
 
     def ended_at(self) -> int:

@@ -142,7 +142,7 @@ class SupportedTime:
         return (self.time if self.low == FOREVER else max(self.time, self.low)) + self._rules.far_ms
 
     @property
-    def known(self) -> int:
+    def time_or_least(self) -> int:
         """The supported time; before the first one, the least time of the last events. NEVER without events."""
         if self.time != NEVER or not self.recent:
             return self.time

@@ -97,7 +97,7 @@ def build_report(
         alpha=policy.alpha,
         margin=policy.margin,
         min_users=policy.min_users,
-        health=state.told(),
+        health=state.as_text(),
         verdict=verdict,
         variants=variants,
         preferences=preferences,

@@ -39,7 +39,7 @@ class Health:
     note_parts: tuple[tuple[Part, ...], ...] = ()
     split_holds: bool = True
 
-    def told(self) -> Health:
+    def as_text(self) -> Health:
         """Return the same with plain sentences, and with their parts beside them."""
         return replace(
             self,

@@ -34,7 +34,7 @@ from streammetrics.experiments.cell_estimates import ChangedEffect
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.measure_words import change_words, interval_words, lift_words, means_words
 from streammetrics.experiments.policy import Policy
-from streammetrics.metrics.names import metric_text
+from streammetrics.metrics.names import metric_text, split_metric
 from streammetrics.metrics.records import METRICS
 from streammetrics.statistics.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
 from streammetrics.statistics.measures import Measure
@@ -257,8 +257,7 @@ def _lift_words(comparison: MeasureComparison, against: str) -> Words:
 
 def needed_by_verdicts(policy: Policy) -> set[str]:
     """Return the names of the deciding measures, and of the plain gains that may contradict them."""
-    split = (name.partition("@") for name in policy.paging)
-    return {*policy.paging, *(GAINS[name] + at + k for name, at, k in split if name in GAINS)}
+    return {*policy.paging, *(GAINS[name] + cutoff for name, cutoff in map(split_metric, policy.paging) if name in GAINS)}
 
 
 def _pairs(policy: Policy, measures: Mapping[str, Measure]) -> Iterator[tuple[str, str]]:

@@ -102,15 +102,15 @@ class EngagementLayout:
 
     def __init__(self, metrics: Iterable[Metric], satisfied_grade: float = 2.0, assessment: AssessmentLayout | None = None) -> None:
         given = tuple(metrics)
-        self._own = tuple(metric for metric in given if metric.name not in ASSESSMENT_NAMES)
+        self._engagement = tuple(metric for metric in given if metric.name not in ASSESSMENT_NAMES)
         self.assessment = assessment or AssessmentLayout(metric for metric in given if metric.name in ASSESSMENT_NAMES)
-        self.metrics = (*self._own, *self.assessment.metrics)
+        self.metrics = (*self._engagement, *self.assessment.metrics)
         self.satisfied_grade = satisfied_grade
-        if others := [metric for metric in self._own if metric.name not in ENGAGEMENT_NAMES]:
+        if others := [metric for metric in self._engagement if metric.name not in ENGAGEMENT_NAMES]:
             raise MetricError("engagement metric", f"got {others[0]}; allowed are {', '.join(ENGAGEMENT_NAMES)}")
-        columns = [column for metric in self._own for column in columns_of(metric)]
+        columns = [column for metric in self._engagement for column in columns_of(metric)]
         self._first_bucket = len(columns)
-        if any(metric.name in QUANTILES for metric in self._own):
+        if any(metric.name in QUANTILES for metric in self._engagement):
             columns += [Column(Metric("time_to_first_click_bucket", bound), "bucket", 0) for bound in (*BOUNDS_MS, 0)]
         self._first_assessed = len(columns)
         self.columns = (*columns, *self.assessment.columns)
@@ -127,7 +127,7 @@ class EngagementLayout:
                 yield str(column.metric), sums[index], lists << column.scale_bits
             elif column.kind == "numerator":
                 yield str(column.metric), sums[index], sums[index + 1]
-        for metric in self._own:
+        for metric in self._engagement:
             if metric.name in QUANTILES:
                 yield str(metric), *_quantile(sums[self._first_bucket : self._first_assessed], QUANTILES[metric.name])
         yield from self.assessment.ratios(sums[self._first_assessed :], lists)
@@ -141,7 +141,7 @@ class EngagementLayout:
 
         assessed: the columns of assessment metrics of each list, empty for zeros. Shape (L, columns of assessment metrics).
         """
-        columns = [column for metric in self._own for column in _ROWS[metric.name](facts, metric.k)]
+        columns = [column for metric in self._engagement for column in _ROWS[metric.name](facts, metric.k)]
         if self._first_bucket < self._first_assessed:
             bucket = np.where(facts.rank > 0, np.searchsorted(BOUNDS_MS, facts.delay_ms), -1)
             columns += [_whole(bucket == number) for number in range(len(BOUNDS_MS) + 1)]

@@ -84,6 +84,16 @@ def metric_text(name: str, k: int) -> str:
     return f"{name}@{k}" if k else name
 
 
+def split_metric(text: str) -> tuple[str, str]:
+    """The name of such a text, and the rest: `@` with the cut-off, or nothing. Nothing is checked.
+
+    >>> split_metric("user_hit_rate@10"), split_metric("r_precision")
+    (('user_hit_rate', '@10'), ('r_precision', ''))
+    """
+    name, at, k = text.partition("@")
+    return name, at + k
+
+
 def parse_metric(text: str) -> Metric:
     """Parse a metric name such as `ndcg@10` or `map`.
 

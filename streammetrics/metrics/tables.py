@@ -103,19 +103,19 @@ class DataTable(Mapping[str, Sequence[Any]]):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        rows = self._shown()
+        rows = self._texts()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([*lines, *self._more()])
 
     def _repr_html_(self) -> str:
         """The table as HTML; Jupyter shows it."""
-        head, *body = self._shown()
+        head, *body = self._texts()
         lines = [_html_row("th", head), *(_html_row("td", row) for row in body)]
         more = "".join(f"<p>{html.escape(line)}</p>" for line in self._more())
         return f"<table><thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody></table>{more}"
 
-    def _shown(self) -> list[list[str]]:
+    def _texts(self) -> list[list[str]]:
         head = [column[:ROWS_SHOWN] for column in self._columns.values()]
         return [list(self), *([_cell(value) for value in row] for row in zip(*head, strict=True))]
 
@@ -133,7 +133,7 @@ class TableResult(ABC):
     def table(self) -> DataTable:
         """Return all of the result as a table."""
 
-    def shown(self) -> DataTable:
+    def excerpt(self) -> DataTable:
         """Return the columns that it shows of itself."""
         return self.table()
 
@@ -154,11 +154,11 @@ class TableResult(ABC):
         return self.table().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return repr(self.shown())
+        return repr(self.excerpt())
 
     def _repr_html_(self) -> str:
         """The table as HTML; Jupyter shows it."""
-        return self.shown()._repr_html_()
+        return self.excerpt()._repr_html_()
 
 
 def _html_row(tag: str, cells: Iterable[str]) -> str:

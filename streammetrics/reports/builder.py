@@ -161,8 +161,8 @@ class ReportBuilder:
             settings=self.settings,
             tasks=tasks,
             tasks_committed=len(controls),
-            watermark_ms=_shown(watermark),
-            final_ms=_shown(final),
+            watermark_ms=_time_or_none(watermark),
+            final_ms=_time_or_none(final),
             ended=watermark == FOREVER,
             inputs=tuple(self._inputs()),
             late_inputs=tuple(late_inputs((task, control) for task, control in sorted(self._controls.items()) if task < tasks)),
@@ -177,7 +177,7 @@ class ReportBuilder:
             earlier=self.experiments.earlier_snapshots(),
             since=self.experiments.since_reports(),
             awaited=awaited,
-            entered_ms=_shown(min(control.enrolment.enrolled_before for control in controls)) if whole else None,
+            entered_ms=_time_or_none(min(control.enrolment.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(shown_ms, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
@@ -262,7 +262,7 @@ class ReportBuilder:
             for index, (topic, offset, watermark) in enumerate(zip(control.topics, progress.offsets, progress.watermarks, strict=True)):
                 reached_ms = progress.support[index].least if watermark == NEVER else watermark
                 record_ms = progress.record_times[index]
-                yield InputPosition(topic, task, offset, _shown(watermark), _shown(reached_ms), _shown(record_ms))
+                yield InputPosition(topic, task, offset, _time_or_none(watermark), _time_or_none(reached_ms), _time_or_none(record_ms))
 
     def _totals(self, controls: Iterable[ControlRecord]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}
@@ -295,5 +295,5 @@ def newest_shown(controls: Sequence[ControlRecord]) -> int:
     return newest if supported == NEVER else min(newest, supported)
 
 
-def _shown(watermark: int) -> int | None:
+def _time_or_none(watermark: int) -> int | None:
     return None if watermark in (NEVER, FOREVER) else watermark

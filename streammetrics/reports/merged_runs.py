@@ -157,12 +157,12 @@ class FrozenScales:
     def __init__(self, idle_ms: int) -> None:
         self._idle_ms = idle_ms
         self._stored: dict[str, bytes] = {}
-        self._known: dict[str, Scales] = {}
+        self._by_experiment: dict[str, Scales] = {}
 
     def update(self, stored: Mapping[str, bytes]) -> None:
         """Update the known scales from all stored values."""
         self._stored = {name: value for key, value in stored.items() if (name := experiment_of_scales(key)) is not None}
-        self._known = {name: decode_scales(value) for name, value in self._stored.items()}
+        self._by_experiment = {name: decode_scales(value) for name, value in self._stored.items()}
 
     def of(self, experiment: str, run: MergedRun) -> Mapping[str, float]:
         """Return the frozen scales of a run, by measure."""
@@ -170,7 +170,7 @@ class FrozenScales:
         return {} if scales is None else scales.by_measure
 
     def _of(self, experiment: str, run: MergedRun) -> Scales | None:
-        scales = self._known.get(experiment)
+        scales = self._by_experiment.get(experiment)
         return scales if scales is not None and run.first <= scales.until + self._idle_ms else None
 
     def add(self, experiment: str, run: MergedRun, chosen: Mapping[str, float]) -> dict[str, Change]:
@@ -191,7 +191,7 @@ class FrozenScales:
         named = {name for control in controls for _, name, *_ in control.labels.runs}
         over_before = min(_bounds(controls, lateness_ms), default=NEVER)
         lasting_ms = self._idle_ms + self._idle_ms // 2
-        expired = [name for name, scales in self._known.items() if name not in named and scales.until + lasting_ms < over_before]
+        expired = [name for name, scales in self._by_experiment.items() if name not in named and scales.until + lasting_ms < over_before]
         return {scales_name(name): (self._stored[name], None) for name in expired}
 
 

@@ -182,7 +182,7 @@ class ChangedVerdicts:
     """Finds the lines since the start that are new, were decided, or whose verdict or warnings have changed since the last report."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], object] = {}
+        self._verdicts: dict[tuple[str, str, str], object] = {}
 
     def of(self, report: Report) -> list[VerdictLine]:
         """Return the changed lines of the next report."""
@@ -190,8 +190,8 @@ class ChangedVerdicts:
             return []
         since_start = [experiment for experiment in report.experiments if experiment.scope == SINCE_START]
         lines = [line for line in verdict_lines(since_start, report.entered_ms) if line.verdict is not None]
-        before, self._known = self._known, {line.about: (line.verdict, line.decided_ms, _warned(line)) for line in lines}
-        return [line for line in lines if before.get(line.about) != self._known[line.about]]
+        before, self._verdicts = self._verdicts, {line.about: (line.verdict, line.decided_ms, _warned(line)) for line in lines}
+        return [line for line in lines if before.get(line.about) != self._verdicts[line.about]]
 
 
 def _warned(line: VerdictLine) -> list[tuple[str, str]]:

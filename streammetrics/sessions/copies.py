@@ -47,7 +47,7 @@ def form(copies: Sequence[LogList], rules: JoinRules) -> ListForm:
                 place_of.update(new)
                 fragments.append(copy)
     if whole is not None:
-        return ListForm(whole, whole.items, whole.teams, whole, fragments, (whole,), _others(copies, whole))
+        return ListForm(whole, whole.items, whole.teams, whole, fragments, (whole,), _other_copies(copies, whole))
     items = _in_order(place_of, rules.absolute_positions)
     teams = _teams(items, place_of, fragments) if any(fragment.teams for fragment in fragments) else ()
     any_whole = any(copy.positions is None for copy in copies)  # it came too late to count: all are duplicates
@@ -55,7 +55,7 @@ def form(copies: Sequence[LogList], rules: JoinRules) -> ListForm:
     return ListForm(fragments[0], items, teams, None, fragments, () if any_whole else fragments, (), has_conflict)
 
 
-def _others(copies: Sequence[LogList], whole: LogList) -> Sequence[LogList]:
+def _other_copies(copies: Sequence[LogList], whole: LogList) -> Sequence[LogList]:
     """Return the least whole copy of each sequence of items that the list does not show."""
     if all(copy.items == whole.items or copy.positions is not None for copy in copies):
         return ()

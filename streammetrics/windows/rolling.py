@@ -89,7 +89,7 @@ class WindowAggregator:
         self._revised: dict[int, Pane] = {}
         """Panes that are not final, merged over tasks, until one of them changes."""
         self._sums: dict[tuple[int, WindowView], _Sums] = {}
-        self._shown: dict[tuple[int, WindowView], Window] = {}
+        self._windows: dict[tuple[int, WindowView], Window] = {}
         self._final_end = NEVER
         self.revisions = 0
         """How often a pane that was final has changed, as when a store loses its last commits."""
@@ -119,9 +119,9 @@ class WindowAggregator:
         """Replace a task's pane in everything that is computed from it."""
         self.revisions += start < self._final_end and after is not None
         self._revised.pop(start, None)
-        for key, window in list(self._shown.items()):
+        for key, window in list(self._windows.items()):
             if window.end_ms is not None and window.end_ms - window.window_ms <= start < window.end_ms:
-                del self._shown[key]
+                del self._windows[key]
         holding = [sums for sums in self._sums.values() if sums.covers(start)]
         if holding:
             before_pane, after_pane = ({} if stored is None else self._decode(stored) for stored in (before, after))
@@ -163,11 +163,11 @@ class WindowAggregator:
         start = end - window_ms
         if start < oldest_kept_ms:
             return Window(window_ms, view, end, False, ())
-        last = self._shown.get((window_ms, view))
+        last = self._windows.get((window_ms, view))
         if last is None or last.end_ms != end:
             tallies = self._tallies(window_ms, view, start, end)
             last = Window(window_ms, view, end, True, tuple(self.values(group, tallies[group]) for group in sorted(tallies)))
-            self._shown[window_ms, view] = last
+            self._windows[window_ms, view] = last
         return last
 
     def _tallies(self, window_ms: int, view: WindowView, start: int, end: int) -> Pane:

@@ -136,7 +136,7 @@ class UniqueUserWindows:
     def __init__(self, layout: UserCountLayout, pane_ms: int) -> None:
         self._layout, self._pane_ms = layout, pane_ms
         self._of_task: dict[int, dict[int, bytes | list[tuple[ExperimentVariant, Int64Array]]]] = {}
-        self._known: dict[int, tuple[tuple[int, int], UniqueUserWindow]] = {}
+        self._windows: dict[int, tuple[tuple[int, int], UniqueUserWindow]] = {}
 
     def update(self, task: int, user_counts: Mapping[int, bytes], oldest_kept_ms: int, is_snapshot: bool = False) -> None:
         """Update the panes of a task that may have changed, in their stored form. They are decoded once they are complete.
@@ -146,7 +146,7 @@ class UniqueUserWindows:
         """
         if is_snapshot:
             self._of_task.pop(task, None)
-            self._known.clear()
+            self._windows.clear()
         panes = self._of_task.setdefault(task, {})
         panes.update(user_counts)
         for start in [start for start in panes if start < oldest_kept_ms]:
@@ -166,9 +166,9 @@ class UniqueUserWindows:
 
     def window(self, window_ms: int, end_ms: int, panes_max: int) -> UniqueUserWindow:
         """Return the users of the window that ends at `end_ms`. `panes_max`: the panes of the longest window that the tasks count for."""
-        last = self._known.get(window_ms)
+        last = self._windows.get(window_ms)
         if last is None or last[0] != (end_ms, panes_max):
-            last = self._known[window_ms] = (end_ms, panes_max), self._read(window_ms, end_ms, panes_max)
+            last = self._windows[window_ms] = (end_ms, panes_max), self._read(window_ms, end_ms, panes_max)
         return last[1]
 
     def _read(self, window_ms: int, end_ms: int, panes_max: int) -> UniqueUserWindow:

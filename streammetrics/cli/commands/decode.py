@@ -73,7 +73,7 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
 def _record_lines(record: SampleRecord, events: Sequence[Event | MalformedEvent]) -> Iterator[str]:
     """Yield a line for each event of a record, and the record itself if something of it is refused."""
     for event in events:
-        yield f"{record.place}: {_shown(event)}"
+        yield f"{record.place}: {_event_text(event)}"
     if record.value and any(_kind(event) == "refused" for event in events):
         yield f"    {printable(record.value)}"
 
@@ -118,7 +118,7 @@ def _kind(event: Event | MalformedEvent) -> str:
     return KIND_NAMES[type(event)]
 
 
-def _shown(event: Event | MalformedEvent) -> str:
+def _event_text(event: Event | MalformedEvent) -> str:
     """Return one line about an event: what was understood, or why not."""
     if isinstance(event, MalformedEvent):
         return f"ignored: {event.detail}" if event.reason == IGNORED else f"refused as {event.reason}: {event.detail}"

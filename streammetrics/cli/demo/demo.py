@@ -139,7 +139,7 @@ def run_demo(
             )
         )
         deadline = clock.monotonic() + seconds if seconds else None
-        with screen.shown(server.url):
+        with screen.display(server.url):
             while not stop.wait(REFRESH_SECONDS) and (deadline is None or clock.monotonic() < deadline):
                 screen.refresh()
         working.end()

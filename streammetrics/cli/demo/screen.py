@@ -56,7 +56,7 @@ class Screen:
         self._report = report
 
     @contextmanager
-    def shown(self, url: str) -> Iterator[None]:
+    def display(self, url: str) -> Iterator[None]:
         """Show the latest report and the addresses below `url` while the block runs."""
         self._urls = f"{url}/  {url}/metrics  {url}/api/report"
         if not self._console.is_terminal:

@@ -94,7 +94,7 @@ class ExperimentResults:
             return "Experiments are switched off: experiments.enabled is false"
         return f"No experiment has final lists yet, up to {minute_text(self.at_ms)}"
 
-    def shown(self) -> list[list[ExperimentReport]]:
+    def scopes_by_experiment(self) -> list[list[ExperimentReport]]:
         """Return the scopes of each experiment. On its first day, an experiment's day equals its whole run and is left out."""
         by_name: dict[str, list[ExperimentReport]] = {}
         for experiment in self.experiments:

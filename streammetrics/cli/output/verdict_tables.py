@@ -50,7 +50,7 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         yield Text(results.empty_text())
     for awaited in results.awaited:
         yield Text.assemble((fit(awaited.experiment), "bold"), f" · no verdict yet. {' '.join(map(fit, awaited.sentences))}\n")
-    for experiment, *others in results.shown():
+    for experiment, *others in results.scopes_by_experiment():
         up_to = minute_text(ends_ms(experiment, results.at_ms))
         yield Text.assemble((fit(experiment.experiment), "bold"), f" · {_scope_words(experiment)} · up to {up_to}")
         yield _verdict_line(experiment.verdict)

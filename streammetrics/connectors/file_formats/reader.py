@@ -95,7 +95,7 @@ class FileReader:
     def take(self, count: int, first: int = FIRST_LINE) -> list[InputRecord]:
         """Return up to `count` records that are not blank, from number `first` on. Raises SourceError, and ConfigError without an extra."""
         try:
-            return self._taken(count, first)
+            return self._next_records(count, first)
         except gzip.BadGzipFile as error:
             if self.number or not self.path.endswith(".gz"):
                 raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
@@ -103,7 +103,7 @@ class FileReader:
         except _DAMAGED as error:
             raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
 
-    def _taken(self, count: int, first: int) -> list[InputRecord]:
+    def _next_records(self, count: int, first: int) -> list[InputRecord]:
         records: list[InputRecord] = []
         chunk_bytes = 0
         rows = self._rows = self._rows or self._open()

@@ -61,17 +61,17 @@ class _Names(Generic[Value]):
 
     def __init__(self, values_max: int, text: Callable[[Value], str]) -> None:
         self._values_max, self._text = values_max, text
-        self._shown: dict[Value, str] = {}
+        self._names: dict[Value, str] = {}
 
     def assign(self, live: Iterable[Value], resting: Iterable[Value] = ()) -> Mapping[Value, str]:
         """Return the name of every value. Values of `live` have priority over those of `resting`."""
-        now, before = set(live), self._shown
+        now, before = set(live), self._names
         values = sorted({*now, *resting}, key=lambda value: (value not in now, value not in before, value))
         owners: dict[str, Value] = {}
         for value in values[: self._values_max]:
             owners.setdefault(before.get(value) or clean(self._text(value)), value)
-        self._shown = {value: printed for printed, value in owners.items()}
-        return {**dict.fromkeys(values, OTHER), **self._shown}
+        self._names = {value: printed for printed, value in owners.items()}
+        return {**dict.fromkeys(values, OTHER), **self._names}
 
 
 class LabelNames:
@@ -92,12 +92,12 @@ class LabelNames:
         variants = _assigned(self._variants, *([group.variant for group in groups] for groups in (live_kept, resting_kept)))
         segments = self._segments.assign((group.segment, group.value) for group in live if group.segment)
 
-        def shown(group: Group) -> ShownGroup:
+        def labels_of(group: Group) -> ShownGroup:
             experiment = experiments[group.experiment]
             variant = OTHER if experiment == OTHER else variants[group.variant]
             return ShownGroup(experiment, variant, segments[group.segment, group.value] if group.segment else "")
 
-        return {group: shown(group) for group in (*live, *resting)}
+        return {group: labels_of(group) for group in (*live, *resting)}
 
 
 def _assigned(names: _Names[str], live: Iterable[str], resting: Iterable[str]) -> Mapping[str, str]:
@@ -114,7 +114,7 @@ class MonotonicCounters(Generic[Counter]):
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, int] = {}
-        self._shown: dict[Counter, int] = {}
+        self._values: dict[Counter, int] = {}
 
     def update(self, sources: Iterable[tuple[Hashable, Counter, int]]) -> Mapping[Counter, int]:
         """Update all sources, given as (source, counter, value). Return the value of each counter.
@@ -128,9 +128,9 @@ class MonotonicCounters(Generic[Counter]):
         for source, counter, value in sources:
             count_before = self._seen.get(source, 0)
             seen[source] = max(count_before, value)
-            before = self._shown.get(counter)
+            before = self._values.get(counter)
             if counter not in increases:
                 increases[counter] = 0 if before is None else before
             increases[counter] += seen[source] - (0 if before is None else count_before)
-        self._seen, self._shown = seen, increases
+        self._seen, self._values = seen, increases
         return increases

@@ -239,18 +239,18 @@ class ValueWriter:
             for metric in layout.metrics
             for view in ("final", "live")
         }
-        self._known: dict[tuple[Group, int, str], ValueLines] = {}
+        self._former: dict[tuple[Group, int, str], ValueLines] = {}
         self._made: dict[tuple[Group, int, str], ValueLines] = {}
 
     def begin(self) -> None:
         """Begin the next report. Lines that the last one did not use are dropped."""
-        self._known, self._made = self._made, {}
+        self._former, self._made = self._made, {}
 
     def lines(self, window: Window, values: GroupValues, group: ShownGroup, most: int) -> ValueLines:
         """Return the lines of a group in a window, `most` of them at most."""
         wanted = min(most, lines_of(window, values))
         key = values.group, window.window_ms, window.view
-        lines = self._known.get(key)
+        lines = self._former.get(key)
         if lines is None or lines.group != group or lines.values != values or lines.lines != wanted:
             lines = self._written(window, values, group, wanted)
         self._made[key] = lines
@@ -259,14 +259,14 @@ class ValueWriter:
     def _written(self, window: Window, values: GroupValues, group: ShownGroup, wanted: int) -> ValueLines:
         text: dict[str, str] = {}
         count = 0
-        for series, line in self._each(window, values, group):
+        for series, line in self._series_lines(window, values, group):
             if count == wanted:
                 break
             text[series] = text.get(series, "") + line
             count += 1
         return ValueLines(values, group, count, text)
 
-    def _each(self, window: Window, values: GroupValues, group: ShownGroup) -> Iterator[tuple[str, str]]:
+    def _series_lines(self, window: Window, values: GroupValues, group: ShownGroup) -> Iterator[tuple[str, str]]:
         experiment, variant, segments = map(_escaped, group)
         view, name = window.view, self._window_names[window.window_ms]
         end = f'segments="{segments}",variant="{variant}"'

@@ -86,7 +86,7 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     scores = None if score is None else _numbers(score, columns[score])
     judgments = _judgments(_ids(list_id, judged[list_id]), _ids(item, judged[item]), _numbers(grade, judged[grade]))
     require_common_lists(set(grouped.lists), judgments.keys())
-    item_lists, left_out = _shown(grouped, _ids(item, columns[item]), scores, judgments, complete)
+    item_lists, left_out = _item_lists(grouped, _ids(item, columns[item]), scores, judgments, complete)
     users: Users | None = None
     if user is not None:
         users = dict(zip(grouped.lists, grouped.value_per_list(user, list_id, _ids(user, columns[user])), strict=True))
@@ -154,7 +154,7 @@ class _GroupedRows:
         return [value_of[code] for code in range(len(self.lists))]
 
 
-def _shown(
+def _item_lists(
     grouped: _GroupedRows,
     items: Sequence[Hashable],
     scores: Numbers | None,

@@ -97,13 +97,13 @@ class InputTimes:
             self._note_outliers()
             if supported.time > time:
                 self._setter = TimeSetter(self._base + event.offset, event.user, event.ts)
-            if movers.newest_ms > movers.known[shard]:
+            if movers.newest_ms > movers.shard_times[shard]:
                 needed[shard] += movers.catch_up(shard)
             if moves_only:
                 movers.add(event, shard)
             elif took_all or supported.needs_every_event or supported.time != time:
                 for other in range(shards):
-                    if movers.newest_ms > movers.known[other]:
+                    if movers.newest_ms > movers.shard_times[other]:
                         needed[other] += movers.catch_up(other)
                     if other != shard:
                         needed[other].append(event)

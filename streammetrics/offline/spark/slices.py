@@ -104,7 +104,7 @@ class Cutter:
                     times.offsets.append(offset)
                     times.users.append(user)
                     times.times.append(ts)
-                    if movers.newest_ms > movers.known[shard]:
+                    if movers.newest_ms > movers.shard_times[shard]:
                         shard_rows.rows += movers.catch_up(shard)
                     if ts > movers.newest_ms:
                         movers.add(Mover(number, offset, user, ts), shard)
@@ -119,16 +119,16 @@ class Cutter:
 class Movers:
     """The newest events of a slice, and how much of them each shard knows.
 
-    `known` is the time that each shard knows. A shard may be far behind. So that none of its steps is longer than `jump_ms`, `_steps` are
-    newest events at most that far apart.
+    `shard_times` is the time that each shard knows. A shard may be far behind. So that none of its steps is longer than `jump_ms`,
+    `_steps` are newest events at most that far apart.
     """
 
-    __slots__ = ("_jump_ms", "_steps", "known", "newest", "newest_ms", "quiet_from")
+    __slots__ = ("_jump_ms", "_steps", "newest", "newest_ms", "quiet_from", "shard_times")
 
     def __init__(self, jump_ms: int, shards: int, time: int = NEVER) -> None:
         self._jump_ms = jump_ms
         self._steps: list[Mover] = []
-        self.known = [time] * shards
+        self.shard_times = [time] * shards
         self.newest: Mover | None = None
         self.newest_ms = time
         self.quiet_from = NEVER
@@ -147,12 +147,12 @@ class Movers:
             steps.append(event)
         self.newest, self.newest_ms = event, ts
         if shard is not None:
-            self.known[shard] = ts
+            self.shard_times[shard] = ts
 
     def catch_up(self, shard: int) -> list[Mover]:
         """Return the events from which a shard learns the newest time."""
-        newest_before, newest = self.known[shard], self.newest
-        self.known[shard] = self.newest_ms
+        newest_before, newest = self.shard_times[shard], self.newest
+        self.shard_times[shard] = self.newest_ms
         assert newest is not None
         if newest.ts - newest_before <= self._jump_ms:
             return [newest]

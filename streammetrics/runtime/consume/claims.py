@@ -104,14 +104,14 @@ class RivalGroups:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self._taken: deque[tuple[float, str]] = deque()
+        self._takeovers: deque[tuple[float, str]] = deque()
 
     def task_taken(self, owner_token: str | None, now_seconds: float) -> str | None:
         """Note who owns a task that was taken from this worker. Returns the group if it is another one."""
         group = group_of_token(owner_token)
         if group is None or group == self.group_id:
             return None
-        self._taken.append((now_seconds, group))
+        self._takeovers.append((now_seconds, group))
         return group
 
     def conflict(self, now_seconds: float) -> str:
@@ -123,11 +123,11 @@ class RivalGroups:
         >>> rivals.conflict(0)[:66], rivals.conflict(1 + RECENT_SECONDS)
         ("consumer groups 'one' and 'two' use the same redis.namespace, and ", '')
         """
-        while self._taken and now_seconds - self._taken[0][0] > RECENT_SECONDS:
-            self._taken.popleft()
-        if len(self._taken) < TIMES_MIN:
+        while self._takeovers and now_seconds - self._takeovers[0][0] > RECENT_SECONDS:
+            self._takeovers.popleft()
+        if len(self._takeovers) < TIMES_MIN:
             return ""
-        other = self._taken[-1][1]
+        other = self._takeovers[-1][1]
         return (
             f"consumer groups {self.group_id!r} and {other!r} use the same redis.namespace, and take each task from the other; "
             "give all workers of a namespace the same kafka.group_id, or one of the groups another redis.namespace"

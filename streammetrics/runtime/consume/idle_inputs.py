@@ -124,20 +124,20 @@ class EventClock:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: tuple[int, float] | None = None
+        self._reading: tuple[int, float] | None = None
         """A time (ms), and the monotonic time (s) when it was seen."""
         self._read_seconds: float | None = None
 
     def note(self, time_ms: int, monotonic: float) -> None:
         """Note the time of events or records, as seen at a monotonic time (s)."""
         if time_ms not in (NEVER, FOREVER) and time_ms > self.at(monotonic):
-            self._known = time_ms, monotonic
+            self._reading = time_ms, monotonic
 
     def at(self, monotonic: float) -> int:
         """Return the latest time (ms) that it can be at a monotonic time (s), as far as events show; NEVER without events."""
-        if self._known is None:
+        if self._reading is None:
             return NEVER
-        time_ms, seen = self._known
+        time_ms, seen = self._reading
         return time_ms + int((monotonic - seen) * 1_000)
 
     def read_others(self, owned: Collection[int], monotonic: float) -> None:

@@ -53,8 +53,8 @@ def test_scopes_are_ordered_and_a_first_day_is_shown_once() -> None:
     day = experiment({"control": 0.5, "treatment": 0.4}, scope="day")
     later = experiment({"control": 0.5, "treatment": 0.4}, scope="day", users=500)
     assert [each.scope for each in read_report(plain(day, WORSE), "here").experiments] == ["start", "day"]
-    assert [each.scope for (each,) in read_report(plain(day, WORSE), "here").shown()] == ["start"]
-    assert [each.scope for scopes in read_report(plain(later, WORSE), "here").shown() for each in scopes] == ["start", "day"]
+    assert [each.scope for (each,) in read_report(plain(day, WORSE), "here").scopes_by_experiment()] == ["start"]
+    assert [each.scope for scopes in read_report(plain(later, WORSE), "here").scopes_by_experiment() for each in scopes] == ["start", "day"]
 
 
 def test_experiments_can_be_chosen_by_name() -> None:
