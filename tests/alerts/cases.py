@@ -657,7 +657,10 @@ INPUT = (
         "for one event in twenty, and the same with two exporters",
         {
             **{EVENTS: "0+60x60", LATE: "0+3x60"},
-            **{each.replace("exporter:9464", "exporter-2:9464"): times for each, times in ((EVENTS, "0+60x60"), (LATE, "0+3x60"))},
+            **{
+                series_name.replace("exporter:9464", "exporter-2:9464"): times
+                for series_name, times in ((EVENTS, "0+60x60"), (LATE, "0+3x60"))
+            },
         },
         "40m",
         (

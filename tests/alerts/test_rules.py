@@ -110,7 +110,9 @@ def test_the_guide_lists_the_alerts_tried_by_promtool_only() -> None:
 class TestInhibitions:
     def test_inhibitions_name_existing_alerts(self) -> None:
         assert len(INHIBITIONS) > 10
-        assert {inhibition.source for inhibition in INHIBITIONS} | {target for each in INHIBITIONS for target in each.targets} <= NAMES
+        assert {inhibition.source for inhibition in INHIBITIONS} | {
+            target for inhibition in INHIBITIONS for target in inhibition.targets
+        } <= NAMES
 
     @pytest.mark.parametrize("inhibition", INHIBITIONS, ids=lambda inhibition: inhibition.source)
     def test_a_cause_fires_no_later_than_its_consequences(self, inhibition: Inhibition) -> None:
@@ -118,7 +120,10 @@ class TestInhibitions:
         assert all(max(waits_ms(inhibition.source)) <= min(waits_ms(target)) for target in inhibition.targets)
 
     def test_no_alert_silences_itself_through_others(self) -> None:
-        silences = {source: {target for each in INHIBITIONS if each.source == source for target in each.targets} for source in NAMES}
+        silences = {
+            source: {target for inhibition in INHIBITIONS if inhibition.source == source for target in inhibition.targets}
+            for source in NAMES
+        }
 
         def reached(name: str, seen: frozenset[str] = frozenset()) -> set[str]:
             return {target for next_ in silences[name] - seen for target in {next_, *reached(next_, seen | {next_})}}
@@ -126,4 +131,4 @@ class TestInhibitions:
         assert all(name not in reached(name) for name in NAMES)
 
     def test_no_other_alert_silences_a_regression(self) -> None:
-        assert not [each for each in INHIBITIONS if "StreammetricsRankingRegressed" in each.targets]
+        assert not [inhibition for inhibition in INHIBITIONS if "StreammetricsRankingRegressed" in inhibition.targets]

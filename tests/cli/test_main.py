@@ -53,7 +53,7 @@ def commands() -> dict[str, click.Command]:
     found: dict[str, click.Command] = {}
     for name, command in top_commands().items():
         inner = command.commands if isinstance(command, click.Group) else {}
-        found |= {f"{name} {below}": each for below, each in inner.items()} or {name: command}
+        found |= {f"{name} {below}": command for below, command in inner.items()} or {name: command}
     return found
 
 
@@ -86,7 +86,7 @@ def test_the_list_of_commands_has_whole_sentences_in_groups() -> None:
 
 def test_the_list_has_the_name_and_the_first_sentence_of_every_command() -> None:
     listed = {name: sentence for found in GROUPS.values() for name, sentence in found.items()}
-    assert listed == {each.name: each.get_short_help_str(limit=200) for each in top_commands().values()}
+    assert listed == {command.name: command.get_short_help_str(limit=200) for command in top_commands().values()}
 
 
 def test_a_gate_that_cannot_be_imported_or_is_interrupted_has_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:

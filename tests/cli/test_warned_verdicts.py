@@ -56,7 +56,7 @@ def test_report_and_gate_print_it(replayed: tuple[str, Path]) -> None:
 def test_the_gate_answers_with_it_for_the_treatment_that_was_asked_for(replayed: tuple[str, Path]) -> None:
     answer = json.loads(called("gate", "ranker", replayed[1], "--variant", "treatment", "--json").stdout)
     assert answer["warnings"][0].startswith(TOLD)
-    assert [[each["key"] for each in line["warnings"]] for line in answer["treatments"]] == [["lists per user"]]
+    assert [[warning["key"] for warning in line["warnings"]] for line in answer["treatments"]] == [["lists per user"]]
 
 
 def test_the_summary_of_a_job_has_it(replayed: tuple[str, Path], tmp_path: Path) -> None:

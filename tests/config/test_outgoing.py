@@ -21,11 +21,11 @@ def test_another_url_is_refused(url: str) -> None:
 
 
 def test_a_login_needs_both_parts() -> None:
-    assert [each.key for each in problems_of(flags={"client.password": "x"})] == ["client.username"]
-    assert [each.key for each in problems_of(flags={"client.username": "x"})] == ["client.password"]
+    assert [problem.key for problem in problems_of(flags={"client.password": "x"})] == ["client.username"]
+    assert [problem.key for problem in problems_of(flags={"client.username": "x"})] == ["client.password"]
 
 
 @pytest.mark.parametrize(("url", "warned"), [("http://exporter", True), ("https://exporter", False), ("http://127.0.0.1:1", False)])
 def test_a_password_without_tls_is_warned_about(url: str, warned: bool) -> None:
     login = {"client.url": url, "client.username": "x", "client.password": "y"}
-    assert any("client.url without https" in each for each in by_flags(login).warnings) == warned
+    assert any("client.url without https" in warning for warning in by_flags(login).warnings) == warned

@@ -42,7 +42,7 @@ def test_each_topic_and_reason_is_noted_once() -> None:
     sink.write(LETTERS[2:])
     assert kept.letters == list(LETTERS)
     assert noted == [LETTERS[0], LETTERS[1], LETTERS[3]]
-    assert {key: each.offset for key, each in sink.letters.items()} == {
+    assert {key: letter.offset for key, letter in sink.letters.items()} == {
         ("shop", "bad_ts"): 3,
         ("shop", "bad_id"): 4,
         ("carts", "bad_ts"): 1,

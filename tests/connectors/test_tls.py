@@ -68,7 +68,7 @@ class TestWrongFiles:
     def test_files_that_cannot_be_read_are_all_named(self, section: str, tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             USES[section](ssl_cafile=str(tmp_path / "none"), ssl_certfile=str(tmp_path), ssl_keyfile=str(tmp_path / "none"))
-        assert [each.key for each in caught.value.problems] == [f"{section}.ssl_{name}" for name in ("cafile", "certfile", "keyfile")]
+        assert [problem.key for problem in caught.value.problems] == [f"{section}.ssl_{name}" for name in ("cafile", "certfile", "keyfile")]
 
 
 def test_an_encrypted_kafka_key_needs_its_password_which_is_never_shown(identity: Identity, authority: Authority) -> None:

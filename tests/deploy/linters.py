@@ -109,14 +109,14 @@ def _check_manifests(manifests: list[dict[str, Any]]) -> None:
             _require(restricted, f"container {container['name']} is not restricted")
             _require({mount["name"] for mount in container["volumeMounts"]} == volumes, "volumes and mounts differ")
             _require(
-                not any("PASSWORD" in each["name"] and not each["name"].endswith("_FILE") for each in container["env"]),
+                not any("PASSWORD" in variable["name"] and not variable["name"].endswith("_FILE") for variable in container["env"]),
                 "a password is a value",
             )
             if "livenessProbe" in container:
                 paths = {probe: container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe", "startupProbe")}
                 _require(list(paths.values()) == ["/healthz", "/readyz", "/healthz"], f"probes ask {paths}")
     workers = next(one for one in manifests if one["kind"] == "StatefulSet")["spec"]
-    member = {each["name"]: each.get("value") for each in workers["template"]["spec"]["containers"][0]["env"]}
+    member = {variable["name"]: variable.get("value") for variable in workers["template"]["spec"]["containers"][0]["env"]}
     _require("$(POD_NAME)" in (member["STREAMMETRICS_KAFKA_GROUP_INSTANCE_ID"] or ""), "workers are no static members")
     for rule in (one for one in manifests if one["kind"] == "PrometheusRule"):
         _require("groups" in rule["spec"], "a PrometheusRule without groups")

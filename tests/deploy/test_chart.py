@@ -94,7 +94,7 @@ def test_values_fit_the_schema_and_their_configuration_fits_the_product(path: Pa
     config, secret = tmp_path / "streammetrics.toml", tmp_path / "secret"
     config.write_text(values["config"], encoding="utf-8")
     secret.write_text("word\n", encoding="utf-8")
-    named = {f"STREAMMETRICS_{each['key'].upper().replace('.', '_')}_FILE": str(secret) for each in values.get("secrets", [])}
+    named = {f"STREAMMETRICS_{entry['key'].upper().replace('.', '_')}_FILE": str(secret) for entry in values.get("secrets", [])}
     assert load(config, {**named, "STREAMMETRICS_KAFKA_GROUP_INSTANCE_ID": "ns.release-streammetrics-worker-0"}, {}).warnings == ()
 
 
@@ -124,7 +124,7 @@ def test_the_schema_refuses_misspelt_names_and_wrong_values(name: str, value: ob
 
 
 def test_only_what_the_product_calls_a_secret_comes_from_secrets() -> None:
-    given = {each["key"] for path in VALUES.glob("*.yaml") for each in read_yaml(path).get("secrets", [])}
+    given = {secret["key"] for path in VALUES.glob("*.yaml") for secret in read_yaml(path).get("secrets", [])}
     assert given
     assert given <= {name for name, key in keys().items() if key.is_secret}
 

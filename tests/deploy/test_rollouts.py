@@ -94,7 +94,7 @@ def test_the_job_runs_a_command_that_there_is() -> None:
 @pytest.mark.parametrize("path", ARGO, ids=lambda path: path.stem)
 def test_a_template_uses_the_arguments_that_it_declares(path: Path) -> None:
     template = read_yaml(path)
-    declared = {each["name"] for each in template["spec"].get("args", ())}
+    declared = {arg["name"] for arg in template["spec"].get("args", ())}
     assert set(re.findall(r"\{\{args\.(\w+)\}\}", path.read_text(encoding="utf-8"))) == declared
 
 
@@ -104,10 +104,10 @@ def test_the_rollout_uses_templates_that_there_are_with_the_arguments_that_they_
     used = [step["analysis"] for step in steps if "analysis" in step]
     assert used
     for analysis in used:
-        given = {each["name"] for each in analysis["args"]}
+        given = {arg["name"] for arg in analysis["args"]}
         for named in analysis["templates"]:
             args = templates[named["templateName"]]["spec"]["args"]
-            assert {each["name"] for each in args if not {"value", "valueFrom"} & set(each)} <= given <= {each["name"] for each in args}
+            assert {arg["name"] for arg in args if not {"value", "valueFrom"} & set(arg)} <= given <= {arg["name"] for arg in args}
 
 
 def test_lists_of_each_step_are_final_before_it_is_asked_about() -> None:
@@ -120,7 +120,7 @@ def test_lists_of_each_step_are_final_before_it_is_asked_about() -> None:
 def test_the_metric_templates_of_flagger_have_the_documented_fields() -> None:
     text = (ROLLOUTS / "flagger-metric-templates.yaml").read_text(encoding="utf-8")
     templates = list(yaml.safe_load_all(text))
-    assert [each["metadata"]["name"] for each in templates] == ["streammetrics-regression"]
+    assert [template["metadata"]["name"] for template in templates] == ["streammetrics-regression"]
     for template in templates:
         assert [error.message for error in Draft202012Validator(FLAGGER).iter_errors(template)] == []
         assert set(re.findall(r"\{\{ variables\.(\w+) \}\}", template["spec"]["query"])) == {"experiment", "job"}
@@ -144,7 +144,7 @@ def test_the_workflow_has_its_shape_and_leaves_no_door_open() -> None:
 
 @pytest.mark.parametrize(("code", "output", "job_code"), [(0, "gate=pass", 0), (3, "gate=wait", 0), (1, "gate=fail", 1), (2, "", 2)])
 def test_the_workflow_turns_each_exit_code_into_its_output(tmp_path: Path, code: int, output: str, job_code: int) -> None:
-    (step,) = [each for each in read_yaml(WORKFLOW)["jobs"]["gate"]["steps"] if each.get("id") == "gate"]
+    (step,) = [step for step in read_yaml(WORKFLOW)["jobs"]["gate"]["steps"] if step.get("id") == "gate"]
     assert step["shell"] == "bash"  # with pipefail; the default shell has none
     fake = tmp_path / "streammetrics"
     fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@"\nexit {code}\n')

@@ -41,10 +41,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_in_the_site_and_can_be_found(site: Path) -> None:
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
-    titles = {each["title"] for each in found}
+    titles = {page["title"] for page in found}
     assert {"Glossary", "Metrics in Python", "StreammetricsRankingRegressed"} <= titles
     pages = [*ROOT.glob("deploy/runbooks/*.md"), *ROOT.glob("streammetrics/*/README.md"), ROOT / "deploy" / "README.md"]
-    places = {each["location"].partition("#")[0] for each in found}
+    places = {page["location"].partition("#")[0] for page in found}
     for page in pages:
         place = page.relative_to(ROOT).with_suffix("").as_posix().removesuffix("README").rstrip("/")
         assert f"{place}/" in places

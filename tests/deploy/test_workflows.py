@@ -57,7 +57,7 @@ def test_workflows_call_make_targets_that_there_are() -> None:
 def test_what_is_installed_is_looked_up_among_known_weaknesses_every_week() -> None:
     workflow = read_yaml(GITHUB / "workflows" / "tests.yml")
     triggers = workflow.get("on", workflow.get(True))  # YAML 1.1 reads `on` as true
-    assert [each["cron"].split()[2:4] for each in triggers["schedule"]] == [["*", "*"]]
+    assert [schedule["cron"].split()[2:4] for schedule in triggers["schedule"]] == [["*", "*"]]
     assert any("pip-audit --path" in step.get("run", "") for step in workflow["jobs"]["audit"]["steps"])
 
 
@@ -77,5 +77,5 @@ def test_every_dependency_says_what_it_is_for() -> None:
     project = tomllib.loads(PYPROJECT)["project"]
     extras = [wanted for name, wanted in project["optional-dependencies"].items() if name not in ("deploy", "dev", "docs")]
     assert len(extras) >= 3
-    named = [*project["dependencies"], *(each for wanted in extras for each in wanted)]
-    assert explained == {re.split(r"[\[<>=~!]", each)[0] for each in named}
+    named = [*project["dependencies"], *(requirement for wanted in extras for requirement in wanted)]
+    assert explained == {re.split(r"[\[<>=~!]", requirement)[0] for requirement in named}

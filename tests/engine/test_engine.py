@@ -371,7 +371,7 @@ def test_a_state_that_is_given_up_is_freed_without_a_collection() -> None:
         machine.feed(arrivals(OLDER, Impression("clock", "v", 5, ("i",), (("ranker", "a"),))))
         machine.commit()
         before = parts_alive()
-        assert min(before[each.__name__] for each in PARTS_OF_A_STATE) > 0
+        assert min(before[part.__name__] for part in PARTS_OF_A_STATE) > 0
         machine.open()  # as after a crash: the task begins from its last commit
         assert parts_alive() == before
     finally:
@@ -379,4 +379,4 @@ def test_a_state_that_is_given_up_is_freed_without_a_collection() -> None:
 
 
 def parts_alive() -> Counter[str]:
-    return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in PARTS_OF_A_STATE)
+    return Counter(type(live_object).__name__ for live_object in gc.get_objects() if type(live_object) in PARTS_OF_A_STATE)

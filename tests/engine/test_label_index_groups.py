@@ -23,7 +23,7 @@ labels = st.tuples(
 
 
 def arrivals(shown: list[tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]]) -> list[Arrival]:
-    events = [Impression(f"r{ts}", f"u{ts % 3}", ts, ("i",), *each) for ts, each in enumerate(shown)]
+    events = [Impression(f"r{ts}", f"u{ts % 3}", ts, ("i",), *labels) for ts, labels in enumerate(shown)]
     return [Arrival("events", event) for event in events]
 
 

@@ -30,7 +30,7 @@ def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState,
     state = engine.open(None)
     batch = Batch(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
     engine.load(state, engine.needs(state, batch), LoadedUsers({}))
-    why = {each.offset: each.reason for each in engine.step(state, batch).refused}
+    why = {error.offset: error.reason for error in engine.step(state, batch).refused}
     return state, [why.get(offset, "") for offset in range(len(shown))]
 
 
@@ -90,7 +90,7 @@ def test_a_session_closed_by_a_limit_check_is_saved_even_if_the_list_is_rejected
         event = Impression(f"r{ts}", "u", ts, tuple(f"i{number}" for number in range(items)), positions=tuple(range(items)))
         batch = Batch(0, [(ts, -1, (event,))], ts + 1)
         engine.load(state, engine.needs(state, batch), LoadedUsers({}))
-        refused = [each.reason for each in engine.step(state, batch).refused]
+        refused = [error.reason for error in engine.step(state, batch).refused]
         engine.load(state, engine.needs(state, None), LoadedUsers({}))
         changes = engine.save(state).changes
         results.append((refused, [*changes.users], [*changes.users_gone]))
@@ -132,7 +132,7 @@ def test_malformed_and_future_events_do_not_count_as_timed() -> None:
         batch = Batch(0, [(0, 100, events)], 1)
         engine.load(state, engine.needs(state, batch), LoadedUsers({}))
         result = engine.step(state, batch)
-        return [each.reason for each in result.refused], result.timed
+        return [error.reason for error in result.refused], result.timed
 
     assert timed(MalformedEvent("bad_id", ""), fragment(106, "a")) == (["bad_id", "future"], 0)
     assert timed(fragment(105, "a"), fragment(106, "a")) == (["future"], 1)

@@ -31,7 +31,9 @@ def test_actions_without_a_grade_are_counted_by_name(data: st.DataObject, action
     expected = [("action", name, actions.count(name)) for name in sorted({*actions} - {"click"})]
     assert of_names(machine.state.unknown_names) == expected
     assert sum(count for _, _, count in expected) == machine.state.progress.counts["unknown_action", 0]
-    assert {(each.name, each.events) for each in machine.report().unknown_names} == {(name, count) for _, name, count in expected}
+    assert {(name_count.name, name_count.events) for name_count in machine.report().unknown_names} == {
+        (name, count) for _, name, count in expected
+    }
 
 
 def test_types_that_are_no_event_are_counted_by_name() -> None:

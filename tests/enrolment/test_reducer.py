@@ -393,8 +393,8 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     status = ProcessStatus()
     Publisher(builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=status, on_report=shown.append).publish()
     document = plain(published(shown[0], machine.engine.layout, History()))
-    assert [each["scope"] for each in document["experiments"]] == [each.scope for each in shown[0].experiments]
-    return {each.scope: each for each in shown[0].experiments}
+    assert [experiment["scope"] for experiment in document["experiments"]] == [experiment.scope for experiment in shown[0].experiments]
+    return {experiment.scope: experiment for experiment in shown[0].experiments}
 
 
 def test_unmatched_feedback_is_counted_by_the_days_of_an_experiment() -> None:
@@ -404,14 +404,14 @@ def test_unmatched_feedback_is_counted_by_the_days_of_an_experiment() -> None:
     lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
     feed(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in range(3)), clicked("w", NOON_MS + 9), clock(NOON_MS + 10_000))
     sound = experiment_reports(machine)
-    assert {scope: (each.health.unmatched_share, each.verdict.word) for scope, each in sound.items()} == {
+    assert {scope: (report.health.unmatched_share, report.verdict.word) for scope, report in sound.items()} == {
         "start": (0.25, "inconclusive"),
         "day": (0.25, "inconclusive"),
     }
     lists = [shown(f"u{number}", tomorrow + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
     feed(machine, *lists, *(clicked("w", tomorrow + 9) for _ in range(4)), clock(tomorrow + 10_000))
     broken = experiment_reports(machine)
-    assert {scope: each.health.unmatched_share for scope, each in broken.items()} == {"start": 6 / 9, "day": 1.0}
+    assert {scope: report.health.unmatched_share for scope, report in broken.items()} == {"start": 6 / 9, "day": 1.0}
     assert broken["day"].verdict.reason == "100 % of all feedback matches no list; the limit is 25 %"
 
 
@@ -429,7 +429,7 @@ def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_tha
     lists = [shown(f"u{number}", NOON_MS + number, (("ranker", "ab"[number % 2]),)) for number in range(4)]
     feed(machine, *lists, *(clicked(f"u{number}", NOON_MS + 9) for number in (1, 2)), shown("clock", NOON_MS + 10_000))
     before = experiment_reports(machine)
-    assert {scope: [arm.users for arm in each.variants] for scope, each in before.items()} == {"start": [2, 2], "day": [2, 2]}
+    assert {scope: [arm.users for arm in report.variants] for scope, report in before.items()} == {"start": [2, 2], "day": [2, 2]}
     tomorrow = NOON_MS + DAY_MS
     feed(
         machine,
@@ -437,11 +437,14 @@ def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_tha
         shown("clock", tomorrow + 10_000),
     )
     after = experiment_reports(machine)
-    assert {scope: [arm.users for arm in each.variants] for scope, each in after.items()} == {"start": [5, 5], "day": [3, 3]}
+    assert {scope: [arm.users for arm in report.variants] for scope, report in after.items()} == {"start": [5, 5], "day": [3, 3]}
 
     def scales(reports: dict[str, ExperimentReport]) -> dict[str, float | None]:
         return {
-            f"{each.metric}@{each.k}": each.tau for arm in reports["start"].variants if arm.role == "treatment" for each in arm.measures
+            f"{measure.metric}@{measure.k}": measure.tau
+            for arm in reports["start"].variants
+            if arm.role == "treatment"
+            for measure in arm.measures
         }
 
     known = {name: scale for name, scale in scales(before).items() if scale is not None}

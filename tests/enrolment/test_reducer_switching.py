@@ -43,7 +43,7 @@ def newest(machine: Machine) -> int:
 def test_after_switches_windows_and_experiments_equal_brute_force(
     data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, was_on: bool, flush: bool
 ) -> None:
-    on, off = (engine_of(case.settings, grades_text(case), experiments=each) for each in (rules, None))
+    on, off = (engine_of(case.settings, grades_text(case), experiments=experiments) for experiments in (rules, None))
     machine = Machine(on if was_on else off, case.settings, due_max=due_max)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(case.steps)), min_size=2, max_size=3)))
     for cut, engine in zip(cuts, (off, on, off) if was_on else (on, off, on), strict=False):

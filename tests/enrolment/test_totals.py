@@ -33,9 +33,9 @@ def entered(
     """Add the lists of users in one batch; return the runs, the counts and the users' records."""
     rules, lists, counts = rules or ExperimentRules(), FinalLists(of_users), Counter[tuple[str, int]]()
     runs = ExperimentRuns(rules.idle_ms)
-    for each in lists.lists:
-        for experiment, variant in each.experiments:
-            runs.extend(experiment, variant, each.ts)
+    for impression in lists.lists:
+        for experiment, variant in impression.experiments:
+            runs.extend(experiment, variant, impression.ts)
     added = TotalsBatch(ListTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
     records = [UserRecord({}, {}, {}, True) for _ in of_users]
     for record, label_runs in zip(records, lists.label_runs, strict=True):

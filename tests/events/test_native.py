@@ -640,7 +640,7 @@ NUMERIC = EventLimits(numeric_ids=True, exposures=True)
 def test_with_numeric_ids_a_whole_number_is_its_decimal_text(event: dict[str, Any], changes: dict[str, Any]) -> None:
     def as_text(found: Any) -> Any:
         if isinstance(found, list):
-            return [as_text(each) if not isinstance(each, dict) else each | {"id": str(each["id"])} for each in found]
+            return [as_text(event) if not isinstance(event, dict) else event | {"id": str(event["id"])} for event in found]
         return str(found)
 
     texts = {name: as_text(found) for name, found in changes.items()}

@@ -19,11 +19,13 @@ def stored_of(lists: Sequence[RawList]) -> StoredSums:
     """Return what the product keeps of raw lists: y are hits, and d places."""
     hours, moments, first, pairs = Hours(), EntrySums(24), came(lists), {}
     rows: dict[str, dict[str, list[int]]] = {}
-    for each in sorted(lists, key=lambda one: one.hour):
-        hours.row(each.hour).add_totals(each.variant, hours.entry_of(first[each.user], each.hour), [1, each.y, each.d])
+    for impression in sorted(lists, key=lambda one: one.hour):
+        hours.row(impression.hour).add_totals(
+            impression.variant, hours.entry_of(first[impression.user], impression.hour), [1, impression.y, impression.d]
+        )
         hours.bound()
-        own = rows.setdefault(each.variant, {}).setdefault(each.user, [0, 0, 0])
-        rows[each.variant][each.user] = [own[0] + 1, own[1] + each.y, own[2] + each.d]
+        own = rows.setdefault(impression.variant, {}).setdefault(impression.user, [0, 0, 0])
+        rows[impression.variant][impression.user] = [own[0] + 1, own[1] + impression.y, own[2] + impression.d]
     for variant, users in rows.items():
         for user, row in users.items():
             moments.add(variant, entry_of(first[user]), of_users(MEASURES, [row]))

@@ -33,7 +33,9 @@ def small(regime: Regime) -> Lists:
 def test_the_estimate_from_the_sums_is_that_of_the_oracle(regime: Regime) -> None:
     lists = small(regime)
     measures = measures_of(regime)
-    raw = [RawList(f"u{user}", hour, ARMS[arm], y, d) for user, hour, arm, d, y in zip(*(each.tolist() for each in lists[:5]), strict=True)]
+    raw = [
+        RawList(f"u{user}", hour, ARMS[arm], y, d) for user, hour, arm, d, y in zip(*(column.tolist() for column in lists[:5]), strict=True)
+    ]
     *_, stored = looks(measures, lists, regime.hours)
     found, wanted = Pair(measures, stored, "treatment", "control").combined(measures.all[0]), compare(raw, "treatment", "control")
     assert found is not None
@@ -72,20 +74,20 @@ def test_a_line_has_the_rates_and_a_wrong_regime_is_named() -> None:
     found = [judge(regime, number, 6) for number in range(3)]
     assert line_of(regime, found, 6).startswith("| tiny | 3 x 4 | 0.0 | 0.0 | ")
     assert not [*wrong_regimes({"tiny": found})]
-    wrong = [each._replace(improved=6.0) for each in found]
+    wrong = [rates._replace(improved=6.0) for rates in found]
     assert [*wrong_regimes({"tiny": wrong})] == ["tiny: improved in 100.0%, wanted at most 5 %"]
 
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_without_an_effect_a_verdict_is_rarely_wrong(name: str) -> None:
     """A sample of the bench: 15 experiments with looks 20 hours apart. Pooled lists are wrong in nearly all of the first two."""
-    (regime,) = (each for group in REGIMES.values() for each in group if each.name == name)
+    (regime,) = (member for group in REGIMES.values() for member in group if member.name == name)
     found = [judge(regime, number, 20) for number in range(15)]
     for word in ("regressed", "improved"):
-        assert sum(math.isfinite(getattr(each, word)) for each in found) <= at_most(0.05, 15)
+        assert sum(math.isfinite(getattr(rates, word)) for rates in found) <= at_most(0.05, 15)
 
 
 def test_a_drop_is_found() -> None:
     regime = Regime(name="drop", users=3_000, hours=60, rate=0.1, steps=(0.05, 0.5), effect=(-0.3,))
     found = [judge(regime, number, 10) for number in range(4)]
-    assert all(math.isfinite(each.regressed) for each in found)
+    assert all(math.isfinite(rates.regressed) for rates in found)

@@ -43,7 +43,7 @@ def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
 def stored(moments: Mapping[str, list[int]], measures: Measures | None = None, **others: object) -> StoredSums:
     exposures = {variant: sums[0] for variant, sums in moments.items()}
     given: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, **others}
-    layouts = {each.moments_width: each for each in (MEASURES, WITH_COVARIATES, measures or MEASURES)}
+    layouts = {layout.moments_width: layout for layout in (MEASURES, WITH_COVARIATES, measures or MEASURES)}
     return StoredSums(**in_one_hour(layouts[len(next(iter(moments.values())))], moments), **given)
 
 
@@ -74,8 +74,8 @@ def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
     assert ndcg.lift_lower is not None
     assert ndcg.lift_upper is not None
     assert ndcg.lift_lower < ndcg.lift < ndcg.lift_upper < 0  # type: ignore[operator]
-    assert all(each.verdict is None and each.lift is None for each in control.measures)
-    assert [f"{each.metric}@{each.k}" for each in treatment.measures] == list(MEASURES.names)
+    assert all(measure.verdict is None and measure.lift is None for measure in control.measures)
+    assert [f"{measure.metric}@{measure.k}" for measure in treatment.measures] == list(MEASURES.names)
 
 
 def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
@@ -85,8 +85,8 @@ def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
     later = {"control": arm(5_000, 0.3, 3), "treatment": arm(5_000, 0.3, 4)}
     assert choose_scales(MEASURES, Policy(), stored(later), frozen) == {}
     measures = build_report(MEASURES, Policy(), stored(later), frozen).variants[1].measures
-    assert {f"{each.metric}@{each.k}": each.tau for each in measures} == {name: frozen[name] for name in MEASURES.names}
-    assert all(each.minimum_difference == 0.1 * frozen[f"{each.metric}@{each.k} control"] for each in measures)
+    assert {f"{measure.metric}@{measure.k}": measure.tau for measure in measures} == {name: frozen[name] for name in MEASURES.names}
+    assert all(measure.minimum_difference == 0.1 * frozen[f"{measure.metric}@{measure.k} control"] for measure in measures)
 
 
 def test_min_users_are_enough_for_scales_and_numbers() -> None:
@@ -146,7 +146,7 @@ def test_an_arm_with_too_few_users_shows_no_measures() -> None:
 def test_a_broken_experiment_is_invalid_at_once_in_every_verdict() -> None:
     moments = {"control": arm(900, 0.5, 1), "treatment": arm(1_100, 0.3, 2)}
     found = report_of(Policy(shares={"control": 1, "treatment": 1}), stored(moments))
-    words = {each.verdict.word for variant in found.variants for each in variant.measures if each.verdict}
+    words = {measure.verdict.word for variant in found.variants for measure in variant.measures if measure.verdict}
     assert words == {found.verdict.word} == {"invalid"}
     assert "not split" in found.verdict.reason
     early = report_of(Policy(shares={"control": 1, "treatment": 1}), stored({"control": arm(90, 0.5, 1)}, first_exposures={"control": 400}))
@@ -159,7 +159,7 @@ def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None
     found = report_of(Policy(paging=("dcg@10", "hit_rate@5")), stored(moments))
     assert found.verdict.word == "regressed"
     assert found.verdict.reason.startswith("bad: ")
-    assert [(each.variant, each.verdict and each.verdict.word) for each in found.variants] == [
+    assert [(variant.variant, variant.verdict and variant.verdict.word) for variant in found.variants] == [
         ("control", None),
         ("bad", "regressed"),
         ("good", "improved"),
@@ -211,7 +211,7 @@ def test_other_measures_do_not_decide() -> None:
     ]
     for paging, ndcg, hit_rate, word in cases:
         found = report_of(Policy(paging=paging), stored(moments))
-        words = {f"{each.metric}@{each.k}": each.verdict and each.verdict.word for each in found.variants[1].measures}
+        words = {f"{measure.metric}@{measure.k}": measure.verdict and measure.verdict.word for measure in found.variants[1].measures}
         assert (words["ndcg@10"], words["hit_rate@5"], found.verdict.word) == (ndcg, hit_rate, word), paging
         assert [f"{row.metric}@{row.k}" for row in measure_rows(found) if row.series == "paging"] == sorted(paging, key=list(words).index)
 
@@ -224,7 +224,7 @@ def clicks(users: int, ranks: tuple[int, ...], seed: int) -> list[int]:
     gain = sum(1 / math.log2(1 + rank) for rank in ranks)
     ideal = sum(1 / math.log2(1 + place) for place in range(1, len(ranks) + 1))
     clicked = np.random.default_rng(seed).random(users) < 0.6
-    rows = [[1, int(gain / ideal * ONE), int(gain * 2**32), len(ranks), 10] if each else [1, 0, 0, 0, 10] for each in clicked]
+    rows = [[1, int(gain / ideal * ONE), int(gain * 2**32), len(ranks), 10] if hit else [1, 0, 0, 0, 10] for hit in clicked]
     return of_users(CLICKED, rows)
 
 
@@ -236,7 +236,7 @@ def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained()
         assert (found.verdict.word, found.verdict.code) == ("mixed", -3)
         assert "lower ndcg@10 than control, but" in found.verdict.reason
         assert found.verdict.reason.endswith("; the measures contradict each other: choose which one counts")
-        (ndcg,) = (each for each in found.variants[1].measures if each.metric == "ndcg")
+        (ndcg,) = (measure for measure in found.variants[1].measures if measure.metric == "ndcg")
         assert ndcg.verdict is not None
         assert ndcg.verdict.word == "mixed"
         assert -0.45 < (ndcg.lift or 0) < -0.25
@@ -254,7 +254,7 @@ def test_a_regressed_variant_beside_a_mixed_one_still_pages() -> None:
     found = build_report(
         CLICKED, Policy(paging=("ndcg@10",)), stored(moments, CLICKED), choose_scales(CLICKED, Policy(), stored(moments, CLICKED), {})
     )
-    assert [each.verdict and each.verdict.word for each in found.variants] == [None, "mixed", "regressed"]
+    assert [variant.verdict and variant.verdict.word for variant in found.variants] == [None, "mixed", "regressed"]
     assert (found.verdict.word, found.verdict.reason[:7]) == ("regressed", "worse: ")
 
 
@@ -305,7 +305,7 @@ def test_a_small_arm_without_hits_or_without_misses_needs_many_users(
     """2 % or 98 % of the users have a hit. An arm that has none, or all, has no variance of its own."""
     moments, policy = {"control": rare(*control), "treatment": rare(*treatment)}, Policy(paging=("hit_rate@5",), margin=0.0)
     found = build_report(MEASURES, policy, stored(moments), choose_scales(MEASURES, policy, stored(moments), {}))
-    hit_rate = next(each for each in found.variants[1].measures if each.metric == "hit_rate")
+    hit_rate = next(measure for measure in found.variants[1].measures if measure.metric == "hit_rate")
     assert hit_rate.verdict is not None
     assert hit_rate.verdict.word == word
     assert hit_rate.lift_lower is not None
@@ -330,7 +330,7 @@ def test_every_arm_shares_alpha_also_without_shares() -> None:
     alone = build_report(MEASURES, Policy(margin=0.0), stored(moments), scales)
     beside = build_report(MEASURES, Policy(margin=0.0), stored(moments | others), scales)
     assert alone.verdict.word == "regressed"
-    (worse,) = (each for each in beside.variants if each.variant == "worse")
+    (worse,) = (variant for variant in beside.variants if variant.variant == "worse")
     assert worse.verdict is not None
     assert worse.verdict.word == "inconclusive"
 
@@ -362,14 +362,14 @@ def test_series_and_json_agree_with_the_report() -> None:
         assert (row.experiment, row.scope) == ("ranker", "start")
         assert math.isfinite(row.value)
         by_name.setdefault(row.series, []).append((row.variant, row.metric, row.k))
-    measured = [(each.metric, str(each.k)) for each in found.variants[0].measures]
+    measured = [(measure.metric, str(measure.k)) for measure in found.variants[0].measures]
     assert "srm_p_value" not in by_name
     assert by_name["users"] == [("control", "", ""), ("treatment", "", "")]
-    assert by_name["mean"] == [(variant, *each) for variant in ("control", "treatment") for each in measured]
-    assert by_name["lift"] == by_name["lift_lower"] == by_name["lift_upper"] == [("treatment", *each) for each in measured]
+    assert by_name["mean"] == [(variant, *measure) for variant in ("control", "treatment") for measure in measured]
+    assert by_name["lift"] == by_name["lift_lower"] == by_name["lift_upper"] == [("treatment", *measure) for measure in measured]
     assert by_name["verdict"] == [("", "", ""), *by_name["lift"]]
     plain = json.loads(encoded(found))
-    parts = [[*each] for each in found.verdict.parts]
+    parts = [[*part] for part in found.verdict.parts]
     assert plain["verdict"] == {"word": found.verdict.word, "reason": found.verdict.reason, "parts": parts}
     assert plain["variants"][1]["measures"][0]["lift_lower"] == found.variants[1].measures[0].lift_lower
     assert plain["health"]["unmatched_share"] == 0.1
@@ -418,8 +418,8 @@ def test_the_verdict_uses_the_plain_interval_unless_cuped_verdict_is_set() -> No
     moments = {}
     for name, drop in (("control", 0.0), ("treatment", 0.02)):
         users, noise = random.uniform(0, 1, 2_000), random.uniform(0, 0.1, 2_000)
-        rows = [[1, int((0.1 + 0.8 * each + luck - drop) * ONE), 0, 0, 5, 0] for each, luck in zip(users, noise, strict=True)]
-        before = [WITH_COVARIATES.covariate_values([1, int(each * ONE), 0, 0, 5, 0]) for each in users]
+        rows = [[1, int((0.1 + 0.8 * habit + luck - drop) * ONE), 0, 0, 5, 0] for habit, luck in zip(users, noise, strict=True)]
+        before = [WITH_COVARIATES.covariate_values([1, int(habit * ONE), 0, 0, 5, 0]) for habit in users]
         moments[name] = of_users(WITH_COVARIATES, rows, before)
     words = []
     for policy in (Policy(), Policy(cuped_verdict=True)):
@@ -559,7 +559,7 @@ def test_lists_of_the_same_hour_are_compared_if_an_arm_joins_late_and_hours_with
     found = report_of(Policy(paging=("ndcg@10",)), replace(kept, hours=hours, run_hours=hours))
     treatment = found.variants[1]
     assert treatment.measures[0].lift == pytest.approx(0.0, abs=0.02)
-    (note,) = [str(each) for each in found.warnings if each.key == "silent arm"]
+    (note,) = [str(warning) for warning in found.warnings if warning.key == "silent arm"]
     assert note.startswith("late had no list from 2024-10-03 23:00 UTC to 2024-10-04 00:00 UTC, while the other arm had ")
     assert "under [experiments.named.ranker]: start = 2024-10-04T00:00:00Z" in note
 
@@ -588,11 +588,11 @@ def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
     with_it = report_of(Policy(holdout="none", shares={"control": 1.0, "treatment": 1.0}), stored(moments))
     shares = {"control": 1.0, "treatment": 1.0}
     without = report_of(Policy(shares=shares), stored({name: sums for name, sums in moments.items() if name != "none"}))
-    roles = {each.variant: each.role for each in with_it.variants}
+    roles = {variant.variant: variant.role for variant in with_it.variants}
     assert roles == {"control": "control", "none": "holdout", "treatment": "treatment"}
     assert (with_it.verdict, with_it.treatments, with_it.health.troubles) == (without.verdict, 1, ())
     assert with_it.gate == without.gate
-    (holdout,) = [each for each in with_it.variants if each.role == "holdout"]
+    (holdout,) = [variant for variant in with_it.variants if variant.role == "holdout"]
     assert (holdout.verdict, holdout.gate) == (None, None)
     (ndcg, *_) = holdout.measures
     assert ndcg.verdict is None
@@ -639,8 +639,8 @@ def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_wa
         moments[variant] = of_users(measures, rows)
     policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
     found = build_report(measures, policy, stored(moments, measures), choose_scales(measures, policy, stored(moments, measures), {}))
-    (treatment,) = [each for each in found.variants if each.role == "treatment"]
-    rate = next(each for each in treatment.measures if each.metric == "item_hit_rate")
+    (treatment,) = [variant for variant in found.variants if variant.role == "treatment"]
+    rate = next(measure for measure in treatment.measures if measure.metric == "item_hit_rate")
     assert rate.verdict is not None
     assert rate.verdict.word == "inconclusive"
     assert rate.verdict.reason.endswith("so far; treatment shows 4 items per list and control 10, so a rise means nothing")
@@ -648,4 +648,4 @@ def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_wa
     assert found.gate is not None
     assert found.gate.word == "wait"
     told = "treatment shows 4 items per list and control 10: item_hit_rate@10 is per item shown and rises by that alone"
-    assert told in [each.text for each in found.warnings if each.variant == "treatment"]
+    assert told in [warning.text for warning in found.warnings if warning.variant == "treatment"]

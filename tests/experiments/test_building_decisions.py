@@ -35,26 +35,26 @@ DECIDING = ("ndcg@10", "hit_rate@5", "item_hit_rate@5")
 
 
 def compared(lift: float, error: float = 0.004, measure: Measure = NDCG, covariance: float = 0.0) -> MeasureComparison:
-    control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
+    control, treatment = (Estimate(0.4 * (1 + change), error**2, 5_000) for change in (0.0, lift))
     return MeasureComparison(measure, treatment, control, SCALE, covariance=covariance)
 
 
 @pytest.mark.parametrize("covariance", [0.0, 8e-6, -8e-6])
 def test_all_evidence_has_the_covariance_of_the_arms(covariance: float) -> None:
-    each, policy = compared(-0.04, covariance=covariance), Policy(margin=0.02)
-    arms = each.treatment, each.control
-    found = evidence(policy, each)
+    comparison, policy = compared(-0.04, covariance=covariance), Policy(margin=0.02)
+    arms = comparison.treatment, comparison.control
+    found = evidence(policy, comparison)
     assert found.drop == log_evidence_below(*arms, -0.02, SCALE.mixture(0.08), covariance)
     assert found.rise == log_evidence_above(*arms, 0.0, SCALE.mixture(0.1), covariance)
     assert found.safe == log_evidence_above(*arms, -0.02, SCALE.mixture(0.02), covariance)
-    assert log_evidence_within(each, 0.05) == log_evidence_above(*arms, -0.05, SCALE.mixture(0.05), covariance)
+    assert log_evidence_within(comparison, 0.05) == log_evidence_above(*arms, -0.05, SCALE.mixture(0.05), covariance)
 
 
 @pytest.mark.parametrize(("margin", "effect"), [(0.0, 0.1), (0.01, 0.09), (0.05, 0.05), (0.08, 0.05), (0.3, 0.05)])
 def test_a_drop_detects_minimum_lift_less_the_margin_but_at_least_half_of_it(margin: float, effect: float) -> None:
-    each = compared(-0.4)
-    expected = log_evidence_below(each.treatment, each.control, -margin, SCALE.mixture(effect))
-    assert evidence(Policy(margin=margin), each).drop == pytest.approx(expected)
+    comparison = compared(-0.4)
+    expected = log_evidence_below(comparison.treatment, comparison.control, -margin, SCALE.mixture(effect))
+    assert evidence(Policy(margin=margin), comparison).drop == pytest.approx(expected)
 
 
 def with_evidence(value: float, measure: Measure) -> MeasureComparison:
@@ -84,7 +84,7 @@ def test_a_measure_is_certain_only_with_the_smallest_of_the_others(case: tuple[S
     values, certain = case
     policy = Policy(margin=0.0, paging=DECIDING)
     found = judge(policy, [with_evidence(value, MEASURES.named(name)) for value, name in zip(values, DECIDING, strict=True)])
-    assert {name for name, each in found.items() if each.word == "regressed"} == certain
+    assert {name for name, verdict in found.items() if verdict.word == "regressed"} == certain
 
 
 def test_a_deciding_measure_without_a_comparison_counts_as_no_evidence() -> None:
@@ -112,21 +112,21 @@ def reported(arms: Mapping[str, Sequence[int]], policy: Policy) -> MeasureReport
     first = {name: sums[0] for name, sums in arms.items()}
     kept = StoredSums(experiment="x", scope="start", first_exposures=first, **in_one_hour(MEASURES, arms))
     found = build_report(MEASURES, policy, kept, FROZEN)
-    return next(each for variant in found.variants if variant.variant == "a" for each in variant.measures if each.paging)
+    return next(measure for variant in found.variants if variant.variant == "a" for measure in variant.measures if measure.paging)
 
 
 def test_treatments_share_the_error_of_the_verdict_and_of_the_gate() -> None:
     control, same = arm(1_400, 0.5, 1), arm(1_400, 0.5, 2)
     policy = Policy(paging=("ndcg@10",), margin=0.0)
     arms = (arm(1_400, 0.5 - drop / 1_000, 3) for drop in range(100))
-    worse = next(each for each in arms if is_between(evidence(policy, of_arms(each, control)).drop))
+    worse = next(arm for arm in arms if is_between(evidence(policy, of_arms(arm, control)).drop))
     words = [reported({"control": control, "a": worse, **dict.fromkeys(others, same)}, policy) for others in ("", "bc")]
-    assert [each.verdict and each.verdict.word for each in words] == ["regressed", "inconclusive"]
+    assert [measure.verdict and measure.verdict.word for measure in words] == ["regressed", "inconclusive"]
     margins = (margin / 1_000 for margin in range(5, 300))
-    margin = next(each for each in margins if is_between(log_evidence_within(of_arms(same, control), each)))
+    margin = next(candidate for candidate in margins if is_between(log_evidence_within(of_arms(same, control), candidate)))
     wide = replace(policy, gate_margin=margin)
     found = [reported({"control": control, "a": same, **dict.fromkeys(others, worse)}, wide) for others in ("", "bc")]
-    assert [each.within_gate_margin for each in found] == [True, False]
+    assert [comparison.within_gate_margin for comparison in found] == [True, False]
     assert reported({"control": control, "a": same}, replace(wide, margin=margin, gate_margin=margin / 2)).within_gate_margin is False
 
 
@@ -149,7 +149,7 @@ def test_the_share_of_users_with_a_hit_has_the_same_error_in_its_interval_and_ve
     kept = StoredSums(experiment="x", scope="start", first_exposures=dict.fromkeys(moments, 1_400), **in_one_hour(MEASURES, moments))
     scales = choose_scales(MEASURES, Policy(), kept, {})
     report = build_report(MEASURES, Policy(), kept, scales)
-    (own,) = [each for each in report.variants[1].measures if each.metric == "user_hit_rate"]
+    (own,) = [measure for measure in report.variants[1].measures if measure.metric == "user_hit_rate"]
     arms = [estimate(MEASURES, users, moments[name]) for name in ("treatment", "control")]
     scale = scale_of(users, scales)
     assert scale is not None
@@ -199,7 +199,7 @@ def test_an_experiment_by_list_is_judged_with_the_covariance_of_its_arms() -> No
 
 
 def measure_of(report: ExperimentReport) -> MeasureReport:
-    return next(each for each in report.variants[1].measures if str(NDCG) == f"{each.metric}@{each.k}")
+    return next(measure for measure in report.variants[1].measures if str(NDCG) == f"{measure.metric}@{measure.k}")
 
 
 def check_intervals(own: MeasureReport, found: PairEstimate, scale: MeasureScale) -> None:

@@ -127,7 +127,7 @@ def test_equals_brute_force(raw: list[RawList]) -> None:
 
 @given(lists())
 def test_hours_that_are_left_out_equal_brute_force(raw: list[RawList]) -> None:
-    hours = sorted(each.hour for each in raw)
+    hours = sorted(raw_list.hour for raw_list in raw)
     span = HourSpan(hours[len(hours) // 3], hours[len(hours) // 2] + 1)
     found = Pair(MEASURES, stored_of(raw), "a", "b", left_out=[span]).combined(RATE)
     assert_equal(found, compare(raw, "a", "b", silent=[span]))

@@ -29,13 +29,13 @@ def stored_of(lists: Sequence[RawList], earlier: Earlier) -> StoredSums:
     """What is kept of lists whose values y are in sixteenths."""
     hours, by_day, first = Hours(), EntrySums(24), came(lists)
     totals: dict[tuple[str, str], list[int]] = {}
-    for each in lists:
-        x = earlier[each.user]
+    for impression in lists:
+        x = earlier[impression.user]
         h, product = (0, 0) if x is None else (1, x << (COVARIATE_BITS - 4))
-        row = [1, each.y << 36, h, product]
-        hours.row(each.hour).add_totals(each.variant, hours.entry_of(first[each.user], each.hour), row)
-        known = totals.get((each.user, each.variant), [0, 0])
-        totals[each.user, each.variant] = [known[0] + 1, known[1] + (each.y << 36)]
+        row = [1, impression.y << 36, h, product]
+        hours.row(impression.hour).add_totals(impression.variant, hours.entry_of(first[impression.user], impression.hour), row)
+        known = totals.get((impression.user, impression.variant), [0, 0])
+        totals[impression.user, impression.variant] = [known[0] + 1, known[1] + (impression.y << 36)]
     for (user, variant), own in totals.items():
         x = earlier[user]
         by_day.add(variant, entry_of(first[user]), of_users(MEASURES, [own], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
@@ -59,16 +59,16 @@ def reduced(lists: Sequence[RawList], earlier: Earlier) -> ReducedEstimate | Non
 def adjusted_lists(lists: Sequence[RawList], earlier: Earlier, slope: Fraction, centre: Fraction) -> list[RawList]:
     """Lists with the values y - theta (x - c)."""
     found = []
-    for each in lists:
-        x = earlier[each.user]
+    for impression in lists:
+        x = earlier[impression.user]
         z = Fraction(0) if x is None else Fraction(x, 16) - centre
-        found.append(each._replace(y=Fraction(each.y, 16) - slope * z))  # type: ignore[arg-type]
+        found.append(impression._replace(y=Fraction(impression.y, 16) - slope * z))  # type: ignore[arg-type]
     return found
 
 
 def mean_of(lists: Sequence[RawList], values: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
     """Return the means of both arms of a value of each user, over the cells of the lists."""
-    found = compare([each._replace(y=values[each.user]) for each in lists], "new", "old")  # type: ignore[arg-type]
+    found = compare([impression._replace(y=values[impression.user]) for impression in lists], "new", "old")  # type: ignore[arg-type]
     assert found is not None
     return found.treatment.mean, found.control.mean
 
@@ -98,10 +98,10 @@ def test_adjusted_estimates_equal_a_computation_list_by_list(made: tuple[list[Ra
     found = reduced(lists, earlier)
     if found is None:
         return
-    x = [mean_of(lists, {user: Fraction(each or 0, 16) for user, each in earlier.items()})]
-    h = [mean_of(lists, {user: Fraction(each is not None) for user, each in earlier.items()})]
+    x = [mean_of(lists, {user: Fraction(value_before or 0, 16) for user, value_before in earlier.items()})]
+    h = [mean_of(lists, {user: Fraction(value_before is not None) for user, value_before in earlier.items()})]
     centre = sum(x[0]) / sum(h[0])
-    plain = compare([each._replace(y=Fraction(each.y, 16)) for each in lists], "new", "old")  # type: ignore[arg-type]
+    plain = compare([impression._replace(y=Fraction(impression.y, 16)) for impression in lists], "new", "old")  # type: ignore[arg-type]
     assert plain is not None
     z = [one - centre * other for one, other in zip(x[0], h[0], strict=True)]
     assert z[0] + z[1] == 0

@@ -44,18 +44,18 @@ def test_the_evidence_is_that_of_the_opposite_change_of_a_usual_measure(change: 
 def test_safe_and_the_gate_reject_a_rise_of_the_margin() -> None:
     policy = Policy(margin=0.05, gate_margin=0.05, paging=("abandonment_rate",))
     for mean, is_within in ((0.4, True), (0.42, False), (0.3, True)):
-        each = compared(ABANDONMENT, mean)
-        assert (within_gate_margin(policy, [each]) == {"abandonment_rate"}) is is_within
+        comparison = compared(ABANDONMENT, mean)
+        assert (within_gate_margin(policy, [comparison]) == {"abandonment_rate"}) is is_within
     assert judge(policy, [compared(ABANDONMENT, 0.4)])["abandonment_rate"].word == "safe"
 
 
 def test_two_measures_agree_when_one_falls_and_the_other_rises() -> None:
     policy = Policy(paging=("ndcg@10", "abandonment_rate"))
     verdicts = judge(policy, [compared(NDCG, 0.5), compared(ABANDONMENT, 0.3)])
-    assert {name: each.word for name, each in verdicts.items()} == {"ndcg@10": "improved", "abandonment_rate": "improved"}
+    assert {name: verdict.word for name, verdict in verdicts.items()} == {"ndcg@10": "improved", "abandonment_rate": "improved"}
     contradicting = judge(policy, [compared(NDCG, 0.5), replace_mean(compared(ABANDONMENT, 0.3), 0.5)])
-    assert {each.word for each in contradicting.values()} == {"mixed"}
+    assert {verdict.word for verdict in contradicting.values()} == {"mixed"}
 
 
-def replace_mean(each: MeasureComparison, mean: float) -> MeasureComparison:
-    return each._replace(treatment=replace(each.treatment, mean=mean))
+def replace_mean(comparison: MeasureComparison, mean: float) -> MeasureComparison:
+    return comparison._replace(treatment=replace(comparison.treatment, mean=mean))

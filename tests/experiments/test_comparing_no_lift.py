@@ -56,7 +56,7 @@ def test_a_control_that_has_none_of_it_gives_a_reason_in_words_and_pages() -> No
     """No empty list in 2,000 users of the control, and 300 in 2,000 of the treatment."""
     filled, empty = user(hit=False), user(hit=False, empty=True)
     found = report([filled] * 2_000, [empty] * 300 + [filled] * 1_700, paging=("zero_result_rate",))
-    (measure,) = [each for each in found.variants[1].measures if each.paging]
+    (measure,) = [measure for measure in found.variants[1].measures if measure.paging]
     assert (found.verdict.word, found.gate and found.gate.word) == ("regressed", "fail")
     assert measure.difference_lower is not None
     assert 0.11 < measure.difference_lower < 0.13

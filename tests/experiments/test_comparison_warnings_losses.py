@@ -28,7 +28,7 @@ GRID = np.linspace(1e-6, 1 - 1e-6, 100_001)
 @pytest.mark.parametrize("counts", [(3, 10, 1, 50), (0, 40, 12, 40), (1_000, 3_000, 0, 3_000)])
 def test_the_evidence_is_the_mean_likelihood_over_the_greatest_of_one_chance(counts: tuple[int, int, int, int]) -> None:
     one, other = LossCount(*counts[:2]), LossCount(*counts[2:])
-    mean = sum(betaln(each.lost + 0.5, each.users - each.lost + 0.5) - betaln(0.5, 0.5) for each in (one, other))
+    mean = sum(betaln(loss_count.lost + 0.5, loss_count.users - loss_count.lost + 0.5) - betaln(0.5, 0.5) for loss_count in (one, other))
     lost, users = one.lost + other.lost, one.users + other.users
     greatest = (lost * np.log(GRID) + (users - lost) * np.log1p(-GRID)).max()
     assert log_evidence_of_shares(one, other) == pytest.approx(mean - greatest, rel=1e-6, abs=1e-4)
@@ -151,5 +151,7 @@ def test_users_with_two_devices_are_rarely_ever_found_moving() -> None:
     random, wrong = np.random.default_rng(20_261_128), 0
     for _ in range(300):
         there = np.cumsum(random.random(2_000) < 0.5).tolist()
-        wrong += any(log_evidence_of_moves(each, moves + 1 - each) >= LOSS_EVIDENCE_MIN for moves, each in enumerate(there))
+        wrong += any(
+            log_evidence_of_moves(moves_there, moves + 1 - moves_there) >= LOSS_EVIDENCE_MIN for moves, moves_there in enumerate(there)
+        )
     assert wrong <= at_most(0.01, 300)

@@ -34,7 +34,7 @@ def pair(seed: int, hours: int = 24, each_hour: int = 60, lost: float = 0.0, sal
     again = random.binomial(per_hour, 0.5) if salted else new
     arms = {"control": per_hour - new, "new": new}
     others = {"A": random.binomial(per_hour - again, 1 - lost), "B": random.binomial(again, 1 - lost)}
-    one, other = ({name: sums(counts) for name, counts in each.items()} for each in (arms, others))
+    one, other = ({name: sums(counts) for name, counts in counts_by_name.items()} for counts_by_name in (arms, others))
     return stored(one, arms), stored(other, others)
 
 

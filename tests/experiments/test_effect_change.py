@@ -61,7 +61,7 @@ def test_days_equal_brute_force(raw: list[RawList]) -> None:
 @given(days_of_lists())
 def test_evidence_equals_brute_force(raw: list[RawList]) -> None:
     whole = compare(raw, "a", "b")
-    sizes = [sum(each.d for each in raw if each.variant == arm) for arm in ("a", "b")]
+    sizes = [sum(raw_list.d for raw_list in raw if raw_list.variant == arm) for arm in ("a", "b")]
     moved = Fraction(0) if whole is None else whole.covariance * sizes[0] * sizes[1]
     wanted = changes(by_day(raw, "a", "b"), 5.0, moved)
     found = dict(evidence_by_midnight(parts_of(raw), 5.0, float(moved)))
@@ -157,7 +157,7 @@ def test_many_days_are_shown_as_blocks_of_days() -> None:
 
 def test_a_warning_is_about_a_treatment_with_a_verdict() -> None:
     raw = lists_of([(2, 5), (2, 2), (2, 2)])
-    raw += [each._replace(user=f"c{each.user}", variant="c") for each in raw if each.variant == "a"]
+    raw += [raw_list._replace(user=f"c{raw_list.user}", variant="c") for raw_list in raw if raw_list.variant == "a"]
     kept = replace(stored_of(raw), first_exposures=dict.fromkeys("abc", 900))
     policy = Policy(control="b", holdout="c", paging=MEASURES.names[:1])
     for shares, variants in ((None, ["a"]), ({"a": 9.0, "b": 1.0}, [])):

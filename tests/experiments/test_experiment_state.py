@@ -44,7 +44,10 @@ def test_later_lists_of_the_control_do_not_undo_a_decision() -> None:
     assert last.decided_ms == second.decided_ms == (STOP_HOUR - 1) * HOUR_MS
     assert last.verdict.reason == second.verdict.reason
     numbers = [
-        (each.lift, each.lift_lower, each.lift_upper) for report in (second, last) for each in report.variants[1].measures if each.paging
+        (measure.lift, measure.lift_lower, measure.lift_upper)
+        for report in (second, last)
+        for measure in report.variants[1].measures
+        if measure.paging
     ]
     assert numbers[0] == numbers[1]
     assert last.gate is not None
@@ -71,7 +74,7 @@ def test_an_arm_stays_stopped_however_long_others_go_on_in_its_block(later: int)
 def test_a_decision_is_frozen_once_for_each_stop() -> None:
     _, second, *_ = reports(freezes=False)
     frozen = new_decisions(second, {})
-    (measure,) = [each for each in second.variants[1].measures if each.paging]
+    (measure,) = [measure for measure in second.variants[1].measures if measure.paging]
     wanted = {"lift": measure.lift, "lift_lower": measure.lift_lower, "lift_upper": measure.lift_upper}
     wanted |= {"judged_lift_upper": measure.judged_lift_upper, "verdict": -1, "ms": (STOP_HOUR - 1) * HOUR_MS}
     assert frozen == {f"hit_rate@10 treatment decided {name}": value for name, value in wanted.items()}

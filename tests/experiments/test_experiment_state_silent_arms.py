@@ -23,12 +23,12 @@ def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: t
         for at, lists in enumerate(counts):
             hits = round(lists * chance)
             own = [per_user if number * per_user < hits else 0 for number in range(lists // per_user)]
-            rows = [[per_user, each * ONE, each * ONE, each, 5 * per_user, each << 33] for each in own]
+            rows = [[per_user, hits * ONE, hits * ONE, hits, 5 * per_user, hits << 33] for hits in own]
             entry = Entry(1, FIRST + at)
             if rows:
                 hours.row(FIRST + at).add_totals(variant, entry, [sum(column) for column in zip(*rows, strict=True)])
                 by_day.add(variant, entry, of_users(MEASURES, rows))
-                users.add(variant, entry, [len(rows), sum(each > 0 for each in own)])
+                users.add(variant, entry, [len(rows), sum(hits > 0 for hits in own)])
     return StoredSums(
         experiment="ranker",
         scope="start",
@@ -43,7 +43,7 @@ def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: t
 
 def silent(stored: StoredSums) -> list[tuple[str, int, int, int]]:
     found = silent_hours(MEASURES, stored, "treatment", "control")
-    return [(each.arm, each.span.first - FIRST, each.span.end - FIRST, each.others_lists) for each in found]
+    return [(silence.arm, silence.span.first - FIRST, silence.span.end - FIRST, silence.others_lists) for silence in found]
 
 
 def test_an_arm_is_silent_once_twenty_lists_were_expected() -> None:
@@ -81,7 +81,7 @@ def test_lists_of_silent_hours_are_not_compared_and_users_with_a_hit_are_not_at_
     found = report_of(stored, Policy(paging=("ndcg@10",)))
     treatment = found.variants[1]
     assert treatment.measures[0].lift == 0.0
-    (users,) = [each for each in treatment.measures if each.metric == "user_hit_rate"]
+    (users,) = [measure for measure in treatment.measures if measure.metric == "user_hit_rate"]
     assert users.lift_upper is None
     assert users.verdict is not None
     assert users.verdict.reason == (
@@ -101,10 +101,10 @@ def test_a_verdict_needs_both_estimates_once_an_arm_was_silent() -> None:
         row.add_totals("control", later, [200, 50 * ONE, 50 * ONE, 50, 1_000, 0])
         row.add_totals("treatment", later, [400, 200 * ONE, 200 * ONE, 200, 2_000, 0])
     stored = replace(stored, hours=hours, run_hours=hours)
-    assert [each.arm for each in silent_hours(MEASURES, stored, "treatment", "control")] == ["treatment"]
-    left_out = [each.span for each in silent_hours(MEASURES, stored, "treatment", "control")]
+    assert [hours.arm for hours in silent_hours(MEASURES, stored, "treatment", "control")] == ["treatment"]
+    left_out = [hours.span for hours in silent_hours(MEASURES, stored, "treatment", "control")]
     by_entry, by_hour = (
-        Pair(MEASURES, stored, "treatment", "control", by_entry=each, left_out=left_out).combined(NDCG) for each in (True, False)
+        Pair(MEASURES, stored, "treatment", "control", by_entry=by_entry, left_out=left_out).combined(NDCG) for by_entry in (True, False)
     )
     assert by_entry is not None
     assert by_hour is not None
@@ -130,7 +130,7 @@ def test_the_evidence_of_two_estimates_is_the_smaller_one() -> None:
 
 def test_the_note_names_the_hours_and_the_start_that_leaves_them_out() -> None:
     found = report_of(kept([300, 300, 300], [300, 0, 300]), Policy(paging=("ndcg@10",)))
-    (note,) = [each for each in found.warnings if each.key == "silent arm"]
+    (note,) = [warning for warning in found.warnings if warning.key == "silent arm"]
     assert str(note) == (
         "treatment had no list from 2024-10-04 01:00 UTC to 2024-10-04 02:00 UTC, while the other arm had 300 lists: these hours are not"
         " compared, and a verdict on treatment against control needs the lists of the same hours to agree, whenever their users came. To"

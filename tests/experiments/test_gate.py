@@ -32,15 +32,15 @@ ONE = Policy(paging=("hit_rate@5",))
 
 
 def compared(lift: float, error: float, scale: MeasureScale = SCALE) -> MeasureComparison:
-    control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
+    control, treatment = (Estimate(0.4 * (1 + change), error**2, 5_000) for change in (0.0, lift))
     return MeasureComparison(NDCG, treatment, control, scale)
 
 
 def decision(lift: float, error: float, policy: Policy) -> GateDecision:
     policy = replace(policy, paging=("ndcg@10",))
-    each = compared(lift, error)
-    verdict = judge(policy, [each])["ndcg@10"]
-    return gate_of(policy, verdict, [DecidingMeasure("ndcg@10", verdict, bool(within_gate_margin(policy, [each])))], "control")
+    comparison = compared(lift, error)
+    verdict = judge(policy, [comparison])["ndcg@10"]
+    return gate_of(policy, verdict, [DecidingMeasure("ndcg@10", verdict, bool(within_gate_margin(policy, [comparison])))], "control")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_deciding_measure_that_is_not_compared_never_passes() -> None:
 def test_every_deciding_measure_must_be_within_the_margin(within: tuple[bool, bool], word: str) -> None:
     policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
     undecided = Verdict("inconclusive", "no difference so far")
-    deciding = [DecidingMeasure(name, undecided, each) for name, each in zip(policy.paging, within, strict=True)]
+    deciding = [DecidingMeasure(name, undecided, within_margin) for name, within_margin in zip(policy.paging, within, strict=True)]
     assert gate_of(policy, undecided, deciding, "control").word == word
 
 
@@ -138,7 +138,7 @@ def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others
 
 def gates(found: ExperimentReport) -> dict[str, str]:
     assert found.gate is not None
-    return {"": found.gate.word, **{each.variant: each.gate.word for each in found.variants if each.gate is not None}}
+    return {"": found.gate.word, **{variant.variant: variant.gate.word for variant in found.variants if variant.gate is not None}}
 
 
 def test_the_report_has_the_gate_of_each_treatment_and_of_all() -> None:
@@ -215,14 +215,16 @@ def ever(lift: float, experiments: int, seed: int) -> dict[str, int]:
         words = set()
         for at, known in enumerate(information):
             variance = 1 / known / 2
-            each = MeasureComparison(
+            comparison = MeasureComparison(
                 NDCG,
                 Estimate(0.4 + score[at] / known, variance, int(users[at] / 2)),
                 Estimate(0.4, variance, int(users[at] / 2)),
                 MeasureScale(math.sqrt(1 / information[0]), 0.4),
             )
-            verdict = judge(policy, [each])["ndcg@10"]
-            word = gate_of(policy, verdict, [DecidingMeasure("ndcg@10", verdict, bool(within_gate_margin(policy, [each])))], "control").word
+            verdict = judge(policy, [comparison])["ndcg@10"]
+            word = gate_of(
+                policy, verdict, [DecidingMeasure("ndcg@10", verdict, bool(within_gate_margin(policy, [comparison])))], "control"
+            ).word
             words.add(word)
         for word in found:
             found[word] += word in words

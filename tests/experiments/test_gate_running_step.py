@@ -58,7 +58,7 @@ def test_a_constant_share_has_rarely_a_step() -> None:
     random = np.random.default_rng(3)
     counts = random.binomial(60, 0.2, (400, 96))
     found = [found_step([AssignedCounts(hour, int(own), 60) for hour, own in enumerate(row)]) for row in counts]
-    assert sum(each is not None for each in found) <= 4
+    assert sum(failure is not None for failure in found) <= 4
 
 
 def test_a_step_without_enough_users_is_unseen() -> None:
@@ -76,9 +76,9 @@ def test_a_step_is_seen_once_it_is_certainly_not_worse_by_minimum_lift(lift: flo
 
 
 def test_a_step_that_cannot_be_compared_is_unseen() -> None:
-    for each in (StepMeasure(HITS, None, MeasureScale(0.02, 0.3)), step(0.0, 0.01)[0]._replace(scale=None)):
-        assert "no lists of new and old can be compared yet" in str(unseen_step(POLICY, [each], NAMES, SINCE_MS, 1))
-        assert step_failure(POLICY, [each], NAMES, SINCE_MS, 1) is None
+    for step_measure in (StepMeasure(HITS, None, MeasureScale(0.02, 0.3)), step(0.0, 0.01)[0]._replace(scale=None)):
+        assert "no lists of new and old can be compared yet" in str(unseen_step(POLICY, [step_measure], NAMES, SINCE_MS, 1))
+        assert step_failure(POLICY, [step_measure], NAMES, SINCE_MS, 1) is None
 
 
 def test_a_certain_drop_in_the_step_alone_fails() -> None:
@@ -109,7 +109,7 @@ def test_the_step_is_found_by_the_new_users() -> None:
 
 
 def test_a_step_whose_ranker_broke_in_it_never_passes_and_fails() -> None:
-    found = [each.word for each in gates((0.3, -0.4), since_ms=24 * HOUR_MS) if each is not None]
+    found = [gate.word for gate in gates((0.3, -0.4), since_ms=24 * HOUR_MS) if gate is not None]
     assert "pass" not in found[6:]
     assert found[-1] == "fail"
 

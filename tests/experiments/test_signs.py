@@ -102,7 +102,7 @@ def reacting(name: str, seed: int, late: float, *, users: int = 2_000, tail: flo
 
 
 def late_signs(treatment: ArmLists, control: ArmLists) -> list[str]:
-    return [each.text for each in list_signs(MEASURES, LikeLists(treatment, control)).warnings if each.key == "late reactions"]
+    return [warning.text for warning in list_signs(MEASURES, LikeLists(treatment, control)).warnings if warning.key == "late reactions"]
 
 
 def test_reactions_that_come_later_in_one_arm_are_told_whichever_it_is() -> None:
@@ -144,7 +144,7 @@ def test_reactions_of_alike_arms_are_hardly_ever_told(case: tuple[int, bool, flo
 def test_differences_that_are_small_or_uncertain_are_not_told(treatment: tuple[int, int, int], control: tuple[int, int, int]) -> None:
     rows = np.zeros((2_000, 1 + len(MEASURES.columns)), np.int64)
     rows[:, 0] = 1
-    arms = [of_one_day(name, of_users(MEASURES, rows), Reactions(*each)) for name, each in (("new", treatment), ("old", control))]
+    arms = [of_one_day(name, of_users(MEASURES, rows), Reactions(*counts)) for name, counts in (("new", treatment), ("old", control))]
     assert late_signs(*arms) == []
 
 
@@ -171,7 +171,7 @@ def test_users_of_one_day_are_compared_with_users_of_the_same_day() -> None:
         moments = {day: of_users(MEASURES, users) for day, users in of_day.items()}
         arms.append(ArmLists(name, moments, add(moments[first], moments[second])))
     assert list_signs(MEASURES, LikeLists(*arms)).warnings == ()
-    (note,) = list_signs(MEASURES, LikeLists(*(of_one_day(each.name, each.moments) for each in arms))).warnings
+    (note,) = list_signs(MEASURES, LikeLists(*(of_one_day(arm.name, arm.moments) for arm in arms))).warnings
     assert note.key == "lists per user"
 
 

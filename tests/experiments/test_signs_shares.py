@@ -144,7 +144,7 @@ def test_few_users_of_a_value_say_nothing() -> None:
 def test_z_is_that_of_a_draw_without_replacement() -> None:
     random = np.random.default_rng(5)
     drawn = random.hypergeometric(300, 700, 200, 4_000)
-    found = [z_of_value([(of(int(each), 200), of(300, 1_000))]) for each in drawn]
+    found = [z_of_value([(of(int(count), 200), of(300, 1_000))]) for count in drawn]
     assert np.mean(found) == pytest.approx(0.0, abs=0.06)
     assert np.std(found) == pytest.approx(1.0, abs=0.05)
 
@@ -171,7 +171,7 @@ def test_without_a_difference_a_value_is_rarely_ever_named(kind: str) -> None:
         value = np.where(random.random(USERS) < 0.3 + 0.25 * np.sin(2 * np.pi * hour / 24), 0, others)
         treated = random.random(USERS) < shares(kind, hour)
         cells = hour * VALUES + value
-        n, t = (np.bincount(cells, each, HOURS * VALUES).reshape(HOURS, VALUES) for each in (np.ones(USERS), treated.astype(float)))
+        n, t = (np.bincount(cells, weights, HOURS * VALUES).reshape(HOURS, VALUES) for weights in (np.ones(USERS), treated.astype(float)))
         all_n, all_t = n.sum(axis=1, keepdims=True), t.sum(axis=1, keepdims=True)
         excess = np.cumsum(t - n * all_t / all_n, axis=0)
         variance = np.cumsum(n * (all_n - n) * all_t * (all_n - all_t) / (all_n**2 * (all_n - 1)), axis=0)

@@ -45,7 +45,7 @@ def health(policy: Policy, experiment: str, users: Mapping[str, int], joined: Fe
 
 
 def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: MeasureScale = SCALE) -> MeasureComparison:
-    control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
+    control, treatment = (Estimate(0.4 * (1 + change), error**2, 5_000) for change in (0.0, lift))
     return MeasureComparison(measure, treatment, control, scale, lift_interval(treatment, control, Mixture(0.04), 0.05))
 
 
@@ -107,8 +107,8 @@ def test_a_control_of_zero_and_data_without_variance() -> None:
 
 def test_each_direction_detects_its_own_effect() -> None:
     """With frozen means: a drop detects minimum_lift less the margin, `safe` detects the margin."""
-    each = compared(0.0, 0.0008, scale=MeasureScale(0.04, 0.4))
-    words = {margin: judge(Policy(margin=margin), [each])["ndcg@10"].word for margin in (0.005, 0.05)}
+    comparison = compared(0.0, 0.0008, scale=MeasureScale(0.04, 0.4))
+    words = {margin: judge(Policy(margin=margin), [comparison])["ndcg@10"].word for margin in (0.005, 0.05)}
     assert words == {0.005: "inconclusive", 0.05: "safe"}
     small = compared(-0.016, 0.0014, scale=MeasureScale(0.04, 0.4))
     found = {lift: judge(Policy(margin=0.0, minimum_lift=lift), [small])["ndcg@10"].word for lift in (0.02, 0.3)}
@@ -129,7 +129,7 @@ def test_two_deciding_measures_are_certain_by_the_closed_test() -> None:
 
     def words(ndcg: float, item_hits: float | None) -> list[str]:
         other = [] if item_hits is None else [compared(item_hits, 0.0008, ITEM_HITS)]
-        return [each.word for each in judge(policy, [compared(ndcg, 0.0008), *other]).values()]
+        return [verdict.word for verdict in judge(policy, [compared(ndcg, 0.0008), *other]).values()]
 
     assert judge(Policy(margin=0.0), [compared(-0.0104, 0.0008)])["ndcg@10"].word == "regressed"
     assert words(-0.0104, -0.0104) == ["regressed", "regressed"]
@@ -156,7 +156,7 @@ def test_the_closed_test_equals_all_intersections_and_is_never_later_than_bonfer
     names = ("ndcg@10", "hit_rate@10", "item_hit_rate@10")
     policy = Policy(margin=0.0, paging=names)
     comparisons = [compared(lift, 0.001, measure) for lift, measure in zip(lifts, (NDCG, HITS, ITEM_HITS), strict=True)]
-    values = [math.exp(min(evidence(policy, each).drop, 50.0)) for each in comparisons]
+    values = [math.exp(min(evidence(policy, comparison).drop, 50.0)) for comparison in comparisons]
     subsets = [[at for at in range(3) if mask >> at & 1] for mask in range(1, 8)]
     found = judge(policy, comparisons)
     for at, name in enumerate(names):
@@ -174,7 +174,7 @@ def test_no_measure_pages_beside_two_that_contradict_each_other() -> None:
         [compared(-0.1), compared(0.1, measure=gain), compared(-0.1, measure=HITS), compared(0.0, 0.0005, ITEM_HITS)],
     )
     words = {"ndcg@10": "mixed", "hit_rate@10": "mixed", "item_hit_rate@10": "safe", "dcg@10": "mixed"}
-    assert {name: each.word for name, each in found.items()} == words
+    assert {name: verdict.word for name, verdict in found.items()} == words
     contradiction = found["ndcg@10"].reason
     assert contradiction.startswith("10 % lower ndcg@10 than control, but 10 % higher dcg@10 than control")
     assert found["hit_rate@10"].reason == f"10 % fewer lists with a hit in the first 10 than control; also {contradiction}"
@@ -189,7 +189,7 @@ def test_a_contradiction_names_the_error_of_its_policy() -> None:
 
 def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe() -> None:
     def word(*words: str) -> str:
-        return combined([Verdict(each, each) for each in words]).word  # type: ignore[arg-type]
+        return combined([Verdict(word, word) for word in words]).word  # type: ignore[arg-type]
 
     assert word("improved", "safe") == word("improved", "improved") == "improved"
     assert word("safe", "safe") == "safe"
@@ -223,7 +223,10 @@ def test_an_unknown_label_is_reported_once_many_users_have_it() -> None:
         assert (len(found.troubles), round(found.sample_ratio_p or 0, 6)) == (troubles, 1.0), strays
     assert len(health(policy, "ranker", {"control": 4_500, "treatment": 5_500, "treatmnet": 900}).troubles) == 2
     assert health(policy, "ranker", {"control": 3, "treatment": 3, "treatmnet": 2}).troubles == ()
-    assert [len(health(policy, "ranker", {"control": 49, "treatment": each, "treatmnet": 2}).troubles) for each in (48, 49)] == [0, 1]
+    assert [
+        len(health(policy, "ranker", {"control": 49, "treatment": treatment_users, "treatmnet": 2}).troubles)
+        for treatment_users in (48, 49)
+    ] == [0, 1]
 
 
 def test_the_join_is_not_checked_with_little_feedback() -> None:
@@ -295,8 +298,8 @@ def test_invalid_policies_are_rejected(case: tuple[dict[str, object], str]) -> N
 def changed(lift: float, before: float, since: float) -> MeasureComparison:
     """An effect that was one before 2024-11-19 00:00 UTC, and is another since."""
     parts = [
-        RunPart(hour, hour + 24, 50.0, (100.0, 100.0), each.treatment, each.control, (100.0, 100.0))
-        for hour, each in ((481_080, compared(before)), (481_104, compared(since)))
+        RunPart(hour, hour + 24, 50.0, (100.0, 100.0), comparison.treatment, comparison.control, (100.0, 100.0))
+        for hour, comparison in ((481_080, compared(before)), (481_104, compared(since)))
     ]
     return compared(lift)._replace(change=ChangedEffect(parts[0], parts[1], before, since))
 

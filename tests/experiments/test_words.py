@@ -20,7 +20,7 @@ STATIC = ROOT / "streammetrics" / "exporters" / "http" / "static"
 def test_every_view_knows_the_word(word: Word) -> None:
     assert word in STYLES
     shown = [
-        options for options in value_mappings(committed("experiment")) if any(each["text"] == "regressed" for each in options.values())
+        options for options in value_mappings(committed("experiment")) if any(option["text"] == "regressed" for option in options.values())
     ]
     assert len(shown) > 1
     assert {options[str(VERDICT_CODES[word])]["text"] for options in shown} == {word}

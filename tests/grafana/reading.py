@@ -120,4 +120,4 @@ def children(node: Any) -> list[Any]:
     """The PromQL expressions directly inside an expression."""
     inside = [getattr(node, part, None) for part in ("lhs", "rhs", "expr", "param", "vector_selector")]
     inside += getattr(node, "args", None) or ()
-    return [each for each in inside if isinstance(each, promql_parser.Expr | promql_parser.VectorSelector)]
+    return [part for part in inside if isinstance(part, promql_parser.Expr | promql_parser.VectorSelector)]

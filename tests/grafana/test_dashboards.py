@@ -62,7 +62,7 @@ def innermost_aggregations(node: Any, how: str = "") -> Iterator[tuple[str, str]
 
 def test_every_series_of_the_table_is_on_a_dashboard() -> None:
     forms = [parsed_form(query.expr) for query in every_query()]
-    forms += [parsed_form(each["expr"]) for each in committed("pipeline")["annotations"]["list"]]
+    forms += [parsed_form(annotation["expr"]) for annotation in committed("pipeline")["annotations"]["list"]]
     forms += [parsed_form(query.expr, metric=name) for query in every_query() if "${metric}" in query.expr for name in METRICS]
     shown = {name.removesuffix("_bucket") for form in forms for name in NAME.findall(form)}
     assert {series.name for series in TABLE} <= shown
@@ -96,7 +96,7 @@ def test_ids_of_panels_and_letters_of_queries_are_unique() -> None:
     for name in NAMES:
         ids = [panel["id"] for panel in panels(committed(name), rows=True)]
         assert len(set(ids)) == len(ids)
-        assert all(isinstance(each, int) and each > 0 for each in ids)
+        assert all(isinstance(panel_id, int) and panel_id > 0 for panel_id in ids)
         for panel in panels(committed(name)):
             letters = [target["refId"] for target in panel.get("targets", ())]
             assert letters == sorted(set(letters)), panel["title"]

@@ -110,7 +110,7 @@ def test_every_variable_of_a_query_is_on_its_dashboard(name: str) -> None:
     for query in queries(name):
         filled(query.expr, known)
     used = " ".join(f"{query.expr} {query.panel['title']}" for query in queries(name))
-    unused = [each for each in variables(name) if each != "datasource" and not re.search(rf"\$\{{?{each}\b", used)]
+    unused = [variable for variable in variables(name) if variable != "datasource" and not re.search(rf"\$\{{?{variable}\b", used)]
     assert not unused
 
 
@@ -135,7 +135,9 @@ def test_every_panel_has_a_known_unit(name: str) -> None:
         if panel["type"] in ("timeseries", "stat", "state-timeline"):
             assert defaults["unit"] in UNITS, panel["title"]
         for override in panel.get("fieldConfig", {}).get("overrides", ()):
-            assert all(each["value"] in UNITS for each in override["properties"] if each["id"] == "unit")
+            assert all(
+                override_property["value"] in UNITS for override_property in override["properties"] if override_property["id"] == "unit"
+            )
 
 
 @each_dashboard
@@ -146,7 +148,7 @@ def test_every_number_of_a_table_has_a_unit(name: str) -> None:
         headings = panel["transformations"][1]["options"]["renameByName"]
         numbers = {heading for key, heading in headings.items() if key.startswith("Value")}
         for override in panel["fieldConfig"]["overrides"]:
-            ids = {each["id"] for each in override["properties"]}
+            ids = {override_property["id"] for override_property in override["properties"]}
             matcher = override["matcher"]
             if ids & {"unit", "mappings"}:
                 pattern = matcher["options"].strip("/") if matcher["id"] == "byRegexp" else re.escape(matcher["options"]) + "$"
@@ -176,8 +178,8 @@ def test_an_override_matches_a_query_or_a_series(name: str) -> None:
                 assert matcher["options"] in [*legends, *columns], panel["title"]
             else:
                 chosen = variables(name).get(panel.get("repeat") or "", {}).get("options", ())
-                filled_in = [each.replace(f"${panel['repeat']}", option["value"]) for each in legends for option in chosen]
-                assert any(re.search(matcher["options"].strip("/"), each) for each in [*columns, *filled_in]), panel["title"]
+                filled_in = [legend.replace(f"${panel['repeat']}", option["value"]) for legend in legends for option in chosen]
+                assert any(re.search(matcher["options"].strip("/"), column) for column in [*columns, *filled_in]), panel["title"]
 
 
 @each_dashboard
@@ -244,9 +246,9 @@ def test_links_in_tables_use_variables_of_their_dashboard() -> None:
         for name in NAMES
         for panel in panels(committed(name))
         for override in panel.get("fieldConfig", {}).get("overrides", ())
-        for each in override["properties"]
-        if each["id"] == "links"
-        for link in each["value"]
+        for override_property in override["properties"]
+        if override_property["id"] == "links"
+        for link in override_property["value"]
     ]
     assert links
     for url in links:

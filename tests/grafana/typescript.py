@@ -62,7 +62,11 @@ def _customs(panel: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         return
     yield fields["defaults"].get("custom", {})
     for override in fields["overrides"]:
-        yield {each["id"].removeprefix("custom."): each["value"] for each in override["properties"] if each["id"].startswith("custom.")}
+        yield {
+            override_property["id"].removeprefix("custom."): override_property["value"]
+            for override_property in override["properties"]
+            if override_property["id"].startswith("custom.")
+        }
 
 
 def compiler() -> Path:

@@ -52,7 +52,7 @@ def resting_on(alerts: Iterable[str], rules: Iterable[Path], folder: Path) -> li
     Prometheus evaluates all rules that it has at each step. Some cases last for days, with thousands of steps.
     """
     written = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in rules}
-    groups = [group for each in written.values() for group in each["groups"]]
+    groups = [group for rule in written.values() for group in rule["groups"]]
     every = [
         (str(rule.get("alert") or rule["record"]), rule["expr"] + str(rule.get("annotations")))
         for group in groups
@@ -63,11 +63,11 @@ def resting_on(alerts: Iterable[str], rules: Iterable[Path], folder: Path) -> li
     while found - needed:
         needed |= found
         queried = [queried[1] or queried[0] for name, text in every if name in needed for queried in QUERIED.finditer(text)]
-        found = {name for name, _ in every if any(re.fullmatch(each, name) for each in queried)}
+        found = {name for name, _ in every if any(re.fullmatch(pattern, name) for pattern in queried)}
     for group in groups:
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", rule.get("record")) in needed]
-    for name, each in written.items():
-        (folder / name).write_text(json.dumps(each), encoding="utf-8")
+    for name, content in written.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
     return [folder / name for name in written]
 
 
@@ -207,11 +207,11 @@ def test_an_alert_is_muted_by_its_own_critical_one_only_and_each_regression_is_t
             urllib.request.urlopen(request, timeout=10).close()
 
         def states() -> list[str]:
-            return sorted(each["status"]["state"] for each in server.alerts())
+            return sorted(alert["status"]["state"] for alert in server.alerts())
 
         post()
         wait_until(lambda: states() == ["active"] * 6 + ["suppressed"] * 2, what="Alertmanager has muted two alerts")
         wait_until(lambda: len(webhook.alerts) >= 6, what="the others are sent")
         post()
         told = [sorted(sent.labels.items()) for sent in webhook.alerts]
-    assert sorted(told) == sorted(sorted({"job": "streammetrics", **each}.items()) for each in SENT if each not in (SENT[2], SENT[4]))
+    assert sorted(told) == sorted(sorted({"job": "streammetrics", **event}.items()) for event in SENT if event not in (SENT[2], SENT[4]))

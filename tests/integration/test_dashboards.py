@@ -60,7 +60,7 @@ def values_of(shown: Scene, variable: Mapping[str, Any]) -> list[str]:
 
 
 def test_every_metric_can_be_chosen(shown: Scene) -> None:
-    (variable,) = (each for each in committed("ranking")["templating"]["list"] if each["name"] == "metric")
+    (variable,) = (variable for variable in committed("ranking")["templating"]["list"] if variable["name"] == "metric")
     names = {name for name, record in METRICS.items() if record.is_streamed and record.kind not in ("users", "bucket")}
     assert {*values_of(shown, variable)} == names
     repeated = [query for query in queries("ranking") if "${metric}" in query.expr and "offset" not in query.expr]
@@ -108,10 +108,12 @@ def test_the_verdict_panel_shows_the_whole_experiment(shown: Scene, scope: str) 
     report = shown.experiments[scope]
     choices = {**KNOWN, "scope": scope}
     assert answer(shown, panel("experiment", "Verdict on $experiment")["A"], choices) == {(): report.verdict.code}
-    assert {each.verdict.word for each in shown.experiments.values()} == {"regressed", "inconclusive"}
+    assert {experiment.verdict.word for experiment in shown.experiments.values()} == {"regressed", "inconclusive"}
     assert answer(shown, panel("experiment", "Sample ratio p-value")["A"], choices) == {(): report.health.sample_ratio_p}
     users = {variant.variant: variant.users for variant in report.variants}
-    assert {sum(each.values()) for each in (users, answer(shown, panel("experiment", "Users")["A"], choices))} == {sum(users.values())}
+    assert {sum(users_by_variant.values()) for users_by_variant in (users, answer(shown, panel("experiment", "Users")["A"], choices))} == {
+        sum(users.values())
+    }
 
 
 def test_the_delay_is_the_time_since_the_newest_list_in_the_experiments(shown: Scene) -> None:
@@ -121,21 +123,21 @@ def test_the_delay_is_the_time_since_the_newest_list_in_the_experiments(shown: S
 
 def table_of(report: ExperimentReport) -> dict[str, dict[tuple[str, ...], float]]:
     """Return the columns of the verdict table from the report, by k, metric and variant."""
-    control = {(str(each.k), each.metric): each.mean for each in report.variants[0].measures}
+    control = {(str(measure.k), measure.metric): measure.mean for measure in report.variants[0].measures}
     columns: dict[str, dict[tuple[str, ...], float]] = {letter: {} for letter in "ABCDEFGH"}
     for variant in report.variants[1:]:
-        for each in variant.measures:
-            assert each.verdict is not None
-            place = (str(each.k), each.metric, variant.variant)
+        for measure in variant.measures:
+            assert measure.verdict is not None
+            place = (str(measure.k), measure.metric, variant.variant)
             cells = (
-                each.verdict.code,
-                each.lift,
-                each.lift_lower,
-                each.lift_upper,
-                each.mean,
+                measure.verdict.code,
+                measure.lift,
+                measure.lift_lower,
+                measure.lift_upper,
+                measure.mean,
                 control[place[:2]],
                 variant.users,
-                each.paging or None,
+                measure.paging or None,
             )
             for letter, value in zip(columns, cells, strict=True):
                 if value is not None:
@@ -159,8 +161,8 @@ def test_the_band_of_the_lift_equals_its_interval(shown: Scene) -> None:
 
 
 def of_report(shown: Scene, view: str) -> dict[str, float]:
-    (window,) = [each for each in shown.report.windows if each.view == view and each.window_ms == 300_000]
-    return {each.group.variant: each.values["ndcg@10"] for each in window.groups if not each.group.segment}
+    (window,) = [window for window in shown.report.windows if window.view == view and window.window_ms == 300_000]
+    return {group.group.variant: group.values["ndcg@10"] for group in window.groups if not group.group.segment}
 
 
 def test_quality_equals_the_report_with_several_processes(shown: Scene) -> None:

@@ -37,7 +37,7 @@ def set_quota(broker: KafkaBroker, bytes_per_second: float | None) -> None:
     )
     with broker.admin() as admin:
         answer = admin._manager.run(admin._manager.send, AlterClientQuotasRequest(entries=[entry], validate_only=False))
-        assert [each.error_code for each in answer.entries] == [0]
+        assert [entry.error_code for entry in answer.entries] == [0]
 
 
 def test_a_worker_under_a_quota_stays_ready_and_logs_it(broker: KafkaBroker, redis_url: str, topic_name: str) -> None:

@@ -202,8 +202,8 @@ class TestReading:
 
     def test_resume_does_not_start_a_task(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         place, other = Input(topics[0], 0), Input(topics[0], 1)
-        for each in (place, other):
-            send(kafka_broker, each, numbered(3))
+        for input_place in (place, other):
+            send(kafka_broker, input_place, numbered(3))
         source = KafkaSource(settings_for(kafka_broker, *topics))
         try:
             seen: list[Input] = []

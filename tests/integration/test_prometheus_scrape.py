@@ -27,8 +27,8 @@ def answers(pipeline: Pipeline) -> HttpAnswers:
 
 
 def test_the_ndcg_of_a_window_equals_the_report(prometheus_server: PrometheusServer, pipeline: Pipeline, answers: HttpAnswers) -> None:
-    (window,) = [each for each in pipeline.report().windows if each.view == "final" and each.window_ms == 300_000]
-    wanted = {each.group.variant: each.values["ndcg@10"] for each in window.groups if each.group.variant and not each.group.segment}
+    (window,) = [window for window in pipeline.report().windows if window.view == "final" and window.window_ms == 300_000]
+    wanted = {group.group.variant: group.values["ndcg@10"] for group in window.groups if group.group.variant and not group.group.segment}
     assert wanted.keys() == {"control", "treatment"}
     with served(answers) as base:
         prometheus_server.scrape("streammetrics", base.removeprefix("http://"))

@@ -113,7 +113,9 @@ def lists(first: int, count: int) -> list[Impression]:
 
 
 def clicks(shown: Sequence[Impression], action: str = "click") -> list[Feedback]:
-    return [Feedback(each.user_id, each.ts + 5, each.items[1], action, None, each.impression_id) for each in shown]
+    return [
+        Feedback(impression.user_id, impression.ts + 5, impression.items[1], action, None, impression.impression_id) for impression in shown
+    ]
 
 
 class Writers:
@@ -146,15 +148,15 @@ def test_all_encodings_and_a_schema_that_evolves_give_exact_numbers(pipeline: En
     first, second = lists(0, 80), lists(80, 40)
     click_writers = (write.avro_click, write.proto_click, write.json_click, lambda event: json.dumps(event).encode())
     with pipeline.service() as service:
-        pipeline.send([(0, each, write.avro_list(fields_of(each))) for each in first])
-        pipeline.send([(1, each, click_writers[at % 4](fields_of(each))) for at, each in enumerate(clicks(first))])
+        pipeline.send([(0, impression, write.avro_list(fields_of(impression))) for impression in first])
+        pipeline.send([(1, click, click_writers[at % 4](fields_of(click))) for at, click in enumerate(clicks(first))])
         good = write.avro_list(fields_of(first[0]))
         unknown = b"\x00\x00\x0f\x42\x40" + good[5:]
         for damaged in (unknown, good[:-2], good + b"\x01"):
             pipeline.send_refused(0, damaged, "reader")
         pipeline.send_refused(1, b"\x00\x00\x00", "bad_json")
-        pipeline.send([(0, each, write.wider_list(fields_of(each))) for each in second])
-        pipeline.send([(1, each, write.avro_click(fields_of(each))) for each in clicks(second)])
+        pipeline.send([(0, impression, write.wider_list(fields_of(impression))) for impression in second])
+        pipeline.send([(1, click, write.avro_click(fields_of(click))) for click in clicks(second)])
         pipeline.send_ends()
         pipeline.assert_exact()
         letters = {value: headers for headers, value in pipeline.letters()}
@@ -171,12 +173,14 @@ def test_a_registry_that_hangs_pauses_an_input_and_drops_nothing(
         pipeline = EncodedPipeline(kafka_broker, redis.url, topic_name, schema_registry.url, tmp_path)
         write = Writers(schema_registry, pipeline)
         first, second = lists(0, 60), lists(60, 60)
-        later = [(0, each, write.wider_list(fields_of(each))) for each in second]
-        later += [(1, each, write.proto_click(fields_of(each))) for each in clicks(second)]
-        behind = [(0, each, write.avro_list(fields_of(each))) for each in lists(120, 4)]  # a known schema, after an unknown one
-        clicked = [(1, each, write.avro_click(fields_of(each))) for each in clicks(first)]
+        later = [(0, impression, write.wider_list(fields_of(impression))) for impression in second]
+        later += [(1, click, write.proto_click(fields_of(click))) for click in clicks(second)]
+        behind = [
+            (0, impression, write.avro_list(fields_of(impression))) for impression in lists(120, 4)
+        ]  # a known schema, after an unknown one
+        clicked = [(1, click, write.avro_click(fields_of(click))) for click in clicks(first)]
         with pipeline.service() as service:
-            pipeline.send([(0, each, write.avro_list(fields_of(each))) for each in first])
+            pipeline.send([(0, impression, write.avro_list(fields_of(impression))) for impression in first])
             pipeline.send(clicked)
             wait_until(lambda: pipeline.committed() == 120, what="the first records are committed")
             schema_registry.hang()
@@ -203,8 +207,8 @@ def test_a_registry_that_hangs_pauses_an_input_and_drops_nothing(
 def test_a_restart_during_an_outage_loses_nothing(pipeline: EncodedPipeline, schema_registry: SchemaRegistry) -> None:
     write = Writers(schema_registry, pipeline)
     shown = lists(0, 40)
-    pipeline.send([(0, each, write.avro_list(fields_of(each))) for each in shown])
-    pipeline.send([(1, each, write.proto_click(fields_of(each))) for each in clicks(shown)])
+    pipeline.send([(0, impression, write.avro_list(fields_of(impression))) for impression in shown])
+    pipeline.send([(1, click, write.proto_click(fields_of(click))) for click in clicks(shown)])
     schema_registry.hang()
     service = pipeline.service()
     try:

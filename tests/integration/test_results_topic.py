@@ -130,7 +130,7 @@ def test_a_warehouse_gets_the_integers_of_the_store_through_crashes(pipeline: Pi
         done = called("report", "--config", services[0].config, "--panes", panes)
         assert (done.returncode, done.stderr) == (0, "")
         lines = [json.loads(line) for line in panes.read_text(encoding="utf-8").splitlines()]
-        groups = {(each["pane_start_ms"], each["experiment"], each["variant"], _segments(each), each["lists"]) for each in lines}
+        groups = {(line["pane_start_ms"], line["experiment"], line["variant"], _segments(line), line["lists"]) for line in lines}
         assert groups == {row[:5] for row in wanted}
         assert _read_by_pandas(pipeline) == wanted
         verdicts = database.execute("select experiment, variant, treatment from newest where type = 'verdict' and users > 0").fetchall()

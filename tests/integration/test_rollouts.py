@@ -32,7 +32,7 @@ def type_errors(*documents: Any) -> list[str]:
     """Return what the TypeScript compiler says about documents of Argo Rollouts: wrong types and misspelt keys."""
     packages = fetched("rollouts", *PACKAGES)
     head = [f'import type {{ I{kind} }} from "@kubernetes-models/argo-rollouts/argoproj.io/v1alpha1/{kind}";' for kind in KINDS]
-    lines = [f"export const d{at}: I{each['kind']} = {json.dumps(each)};" for at, each in enumerate(documents)]
+    lines = [f"export const d{at}: I{document['kind']} = {json.dumps(document)};" for at, document in enumerate(documents)]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "node_modules").symlink_to(packages)
@@ -63,7 +63,7 @@ def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
 def queries() -> dict[str, str]:
     """Return the queries of the files with their arguments filled in, except the experiment."""
     flagger = yaml.safe_load_all((ROLLOUTS / "flagger-metric-templates.yaml").read_text(encoding="utf-8"))
-    found = {each["metadata"]["name"]: each["spec"]["query"] for each in flagger}
+    found = {metric["metadata"]["name"]: metric["spec"]["query"] for metric in flagger}
     filled = {"{{ variables.job }}": "gates", "{{ variables.experiment }}": "EXPERIMENT"}
     for before, after in filled.items():
         found = {name: query.replace(before, after) for name, query in found.items()}
@@ -91,7 +91,7 @@ def test_the_query_gives_the_decision_and_a_failure_while_the_data_is_stale(expo
     (query,) = queries().values()
 
     def values(name: str) -> list[float]:
-        return [each.value for each in prometheus.query(query.replace("EXPERIMENT", name))]
+        return [sample.value for sample in prometheus.query(query.replace("EXPERIMENT", name))]
 
     assert {name: values(name) for name in ("good", "bad", "young", "unknown")} == {"good": [1], "bad": [-1], "young": [0], "unknown": [0]}
     answers.show(report_at(time.time_ns() // 1_000_000, age_ms=10 * MINUTE_MS))  # one of two exporters no longer reads the store

@@ -97,16 +97,16 @@ class TestSimulatedTraffic:
     """One process, one hour of traffic of two variants with every fault: what Redis, /api/report and /metrics then say."""
 
     def test_window_users_equal_brute_force_in_the_report_and_on_the_page(self, pipeline: Pipeline, service: Service, truth: Truth) -> None:
-        window = next(each for each in service.report()["user_windows"] if each["window_ms"] == 12 * HOUR_MS)
+        window = next(window for window in service.report()["user_windows"] if window["window_ms"] == 12 * HOUR_MS)
         lists = [task.lists for task in truth.result.tasks.values()]
         wanted = users_of_tasks(lists, pipeline.oracle_settings(), window["end_ms"], 12 * HOUR_MS)
         assert {variant for _, variant in wanted} == {"", "control", "treatment"}
         assert {
-            (each["experiment"], each["variant"]): (
-                each["users"],
-                {int(name.partition("@")[2]): hits for name, hits in each["users_with_hit"].items()},
+            (group["experiment"], group["variant"]): (
+                group["users"],
+                {int(name.partition("@")[2]): hits for name, hits in group["users_with_hit"].items()},
             )
-            for each in window["groups"]
+            for group in window["groups"]
         } == wanted
         for (experiment, variant), (users, hits) in wanted.items():
             labels = {"experiment": experiment, "variant": variant, "window": "12h"}
@@ -242,7 +242,7 @@ def test_the_first_list_of_new_topics_has_live_gauges_before_the_inputs_have_a_t
         wait_until(lambda: (EXPERIMENT, "control") in ndcg_of(service, "streammetrics_live_ndcg"), what="there is a live gauge")
         report = service.report()
         assert (report["watermark_ms"], report["final_ms"], report["warnings"]) == (None, None, [])
-        assert [each["number"] for each in report["first_numbers"]] == ["live", "final"]
+        assert [number["number"] for number in report["first_numbers"]] == ["live", "final"]
         assert ndcg_of(service, "streammetrics_ndcg") == {}
 
 

@@ -67,7 +67,7 @@ def test_lines_of_several_files_in_several_blocks(spark: Any, shards: int, tmp_p
     records = wrong_clocks(sent(TRAFFIC, 6_000), 0.001, seed=1)
     files = by_topic(records, tmp_path)
     more = tmp_path / "more day.ndjson.gz"
-    more.write_bytes(gzip.compress(b"\r\n".join(each.value for each in sent(CLEAN, 600)) + b"\r\n\n"))
+    more.write_bytes(gzip.compress(b"\r\n".join(event.value for event in sent(CLEAN, 600)) + b"\r\n\n"))
     assert files[1].stat().st_size > 3 * BLOCK_BYTES
     expected = replayed([*files, more], RULES, order="log")
     assert expected.report["counters"]["late"]
@@ -76,7 +76,7 @@ def test_lines_of_several_files_in_several_blocks(spark: Any, shards: int, tmp_p
 
 
 def test_rows_of_parquet(spark: Any, tmp_path: Path) -> None:
-    events = [json.loads(each.value) for each in sent(replace(CLEAN, users=300), 4_000)]
+    events = [json.loads(event.value) for event in sent(replace(CLEAN, users=300), 4_000)]
     names = ("type", "impression_id", "user_id", "ts", "items", "experiments", "segments", "item_id", "action", "value")
     path = tmp_path / "events.parquet"
     table = pyarrow.Table.from_pylist([{name: event.get(name) for name in names} for event in events])
@@ -128,7 +128,9 @@ def test_offsets_of_kafka(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path)
     assert {
         place for place, _, _ in differing(found.report, expected.report) if not place.startswith(("/inputs/", "/late_inputs/"))
     } == set()
-    assert [each["offset"] for each in found.report["inputs"]] == [first + len(records[partition::2]) for partition in (0, 1)]
+    assert [input_position["offset"] for input_position in found.report["inputs"]] == [
+        first + len(records[partition::2]) for partition in (0, 1)
+    ]
     assert found.panes == expected.panes
 
 

@@ -27,8 +27,12 @@ def send(pipeline: Pipeline, ts: int, prefix: str, users: int) -> None:
 
 def exposed(service: Service) -> dict[str, int]:
     """Users of the experiment by the variant that they saw first, since it began; nothing where it is not shown."""
-    found = [each for each in service.report().get("experiments", ()) if (each["experiment"], each["scope"]) == ("ranker", "start")]
-    return {arm["variant"]: arm["first_exposures"] for each in found for arm in each["variants"]}
+    found = [
+        experiment
+        for experiment in service.report().get("experiments", ())
+        if (experiment["experiment"], experiment["scope"]) == ("ranker", "start")
+    ]
+    return {arm["variant"]: arm["first_exposures"] for experiment in found for arm in experiment["variants"]}
 
 
 def test_windows_go_on_over_a_pause_of_experiments_and_users_are_counted_from_its_end_on(

@@ -97,7 +97,7 @@ def test_a_digest_is_that_of_the_content() -> None:
     turned = ItemCatalogue(dict(reversed(ITEMS.items())), users=8)
     assert turned.digest() == CATALOGUE.digest()
     others = [ItemCatalogue(ITEMS, users=9), ItemCatalogue({**ITEMS, "d": CatalogueItem(("blue", "small"), 1, 3)}, users=8)]
-    assert len({CATALOGUE.digest(), *(each.digest() for each in others)}) == 3
+    assert len({CATALOGUE.digest(), *(catalogue.digest() for catalogue in others)}) == 3
 
 
 def test_wrong_input_is_rejected() -> None:

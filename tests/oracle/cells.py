@@ -50,9 +50,11 @@ def length_of(numbers: set[int]) -> int:
 def came(lists: Sequence[RawList]) -> dict[str, Came]:
     """Return when each user came."""
     first: dict[str, RawList] = {}
-    for each in sorted(lists, key=lambda one: one.hour):
-        first.setdefault(each.user, each)
-    return {user: (each.hour, each.stratum) if each.stratum else each.hour for user, each in first.items()}
+    for impression in sorted(lists, key=lambda one: one.hour):
+        first.setdefault(impression.user, impression)
+    return {
+        user: (entry_place.hour, entry_place.stratum) if entry_place.stratum else entry_place.hour for user, entry_place in first.items()
+    }
 
 
 def first_entry(first: Came) -> Block:
@@ -70,12 +72,12 @@ def entry(first: Came, hour: int, length: int) -> Block:
 
 def hour_rows(lists: Sequence[RawList]) -> dict[tuple[int, str, Block], tuple[int, int, int]]:
     """Return lists, y and d by block, variant and entry."""
-    first, length = came(lists), length_of({each.hour for each in lists})
+    first, length = came(lists), length_of({impression.hour for impression in lists})
     found: dict[tuple[int, str, Block], tuple[int, int, int]] = {}
-    for each in lists:
-        key = each.hour // length, each.variant, entry(first[each.user], each.hour, length)
+    for impression in lists:
+        key = impression.hour // length, impression.variant, entry(first[impression.user], impression.hour, length)
         count, y, d = found.get(key, (0, 0, 0))
-        found[key] = count + 1, y + each.y, d + each.d
+        found[key] = count + 1, y + impression.y, d + impression.d
     return found
 
 
@@ -89,30 +91,31 @@ def compare(
     within: tuple[int, int] | None = None,
 ) -> PairResult | None:
     """Return both arms. `silent`: hours that are left out, from the first on and before the end. `within`: only these hours count."""
-    length = length_of({each.hour for each in lists})
+    length = length_of({impression.hour for impression in lists})
     in_use = [
-        each
-        for each in lists
-        if each.variant in (treatment, control) and not any(start <= each.hour // length * length < end for start, end in silent)
+        impression
+        for impression in lists
+        if impression.variant in (treatment, control)
+        and not any(start <= impression.hour // length * length < end for start, end in silent)
     ]
     entries = _entries(in_use, came(lists), length, by_entry)
     if within is not None:
-        numbers = [number for number, each in enumerate(in_use) if within[0] <= each.hour < within[1]]
+        numbers = [number for number, row in enumerate(in_use) if within[0] <= row.hour < within[1]]
         in_use, entries = [in_use[number] for number in numbers], [entries[number] for number in numbers]
     cells = _cells(in_use, entries, length, by_entry)
     weight, tops, parts = _weights(in_use, cells, (treatment, control))
     if not weight:
         return None
-    arms = [each for each in lists if each.variant in (treatment, control)]
+    arms = [impression for impression in lists if impression.variant in (treatment, control)]
     days = _Days(arms, came(lists))
     results = []
     for arm, other in ((treatment, control), (control, treatment)):
         own_variance = both_variance = effective = Fraction(0)
         for day in days.of(arm):
             squared = sum(
-                part**2 * each.d * days.share(arm, block, day)
-                for each, part, block in zip(in_use, parts, entries, strict=True)
-                if each.variant == arm
+                part**2 * row.d * days.share(arm, block, day)
+                for row, part, block in zip(in_use, parts, entries, strict=True)
+                if row.variant == arm
             )
             own_variance += days.spread([arm], day) * squared
             both_variance += days.spread([arm, other], day) * squared
@@ -127,7 +130,7 @@ def compare(
 
 def _entries(in_use: Sequence[RawList], first: Mapping[str, Came], length: int, by_entry: bool) -> list[Block]:
     """Return the entry of each list. Those of one length and day are joined until they have 40 lists: all have the first one's name."""
-    entries = [entry(first[each.user], each.hour, length) for each in in_use]
+    entries = [entry(first[row.user], row.hour, length) for row in in_use]
     names = {block: block for block in entries}
     for hours, day in {(block[0], wider(block, 24)) for block in entries if block[0] < 24} if by_entry else ():
         group, count = None, 0
@@ -158,7 +161,7 @@ def _weights(
     """Return the weight of all cells, the weighted sum of each arm, and the part of each list."""
     weight, tops, parts = Fraction(0), dict.fromkeys(arms, Fraction(0)), dict.fromkeys(range(len(in_use)), Fraction(0))
     for cell in set(cells):
-        own = {arm: [number for number, each in enumerate(in_use) if cells[number] == cell and each.variant == arm] for arm in arms}
+        own = {arm: [number for number, row in enumerate(in_use) if cells[number] == cell and row.variant == arm] for arm in arms}
         d = {arm: sum(in_use[number].d for number in numbers) for arm, numbers in own.items()}
         if all(d.values()):
             w = Fraction(d[arms[0]] * d[arms[1]], sum(d.values()))
@@ -175,9 +178,9 @@ class _Days:
     def __init__(self, lists: Sequence[RawList], first: Mapping[str, Came]) -> None:
         self.day_of = {user: wider(first_entry(of_user), 24) for user, of_user in first.items()}
         self.totals: dict[str, dict[str, tuple[int, int]]] = {}
-        for each in lists:
-            y, d = self.totals.setdefault(each.variant, {}).get(each.user, (0, 0))
-            self.totals[each.variant][each.user] = y + each.y, d + each.d
+        for impression in lists:
+            y, d = self.totals.setdefault(impression.variant, {}).get(impression.user, (0, 0))
+            self.totals[impression.variant][impression.user] = y + impression.y, d + impression.d
 
     def users(self, arm: str, day: Block | None = None) -> list[tuple[int, int]]:
         return [sums for user, sums in self.totals.get(arm, {}).items() if day in (None, self.day_of[user])]
@@ -187,8 +190,8 @@ class _Days:
 
     def share(self, arm: str, block: Block, day: Block) -> Fraction:
         """Return the part of a list of an entry that is of a day: by the lists of the days in the entry."""
-        within = [each for each in self.of(arm) if wider(block, 24) == each or wider(each, block[0]) == block]
-        lists = {each: sum(d for _, d in self.users(arm, each)) for each in within}
+        within = [cell for cell in self.of(arm) if wider(block, 24) == cell or wider(cell, block[0]) == block]
+        lists = {cell: sum(d for _, d in self.users(arm, cell)) for cell in within}
         return Fraction(lists.get(day, 0), sum(lists.values())) if lists else Fraction(0)
 
     def mean(self, users: Sequence[tuple[int, int]]) -> Fraction:

@@ -21,14 +21,14 @@ class Days(NamedTuple):
 
 def by_day(lists: Sequence[RawList], treatment: str, control: str) -> list[Days]:
     """Return the comparison of each day, or of each block if blocks are longer."""
-    length = max(24, length_of({each.hour for each in lists}))
+    length = max(24, length_of({impression.hour for impression in lists}))
     found = []
-    for first in sorted({each.hour // length * length for each in lists}):
+    for first in sorted({impression.hour // length * length for impression in lists}):
         end = first + length
         arms = compare(lists, treatment, control, within=(first, end))
         if arms is not None:
-            own = [each for each in lists if first <= each.hour < end]
-            sizes = [sum(each.d for each in own if each.variant == arm) for arm in (treatment, control)]
+            own = [impression for impression in lists if first <= impression.hour < end]
+            sizes = [sum(impression.d for impression in own if impression.variant == arm) for arm in (treatment, control)]
             found.append(Days(first, end, arms, (sizes[0], sizes[1])))
     return found
 

@@ -113,7 +113,7 @@ def experiments(
             and (_is_over(shown, result, settings) if flush else _is_enrolled(shown, result, settings, patience_ms))
         ]
         exposures = _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
-        exposures = [each for each in exposures if flush or each.ts < result.w_ms - settings.lateness_ms]
+        exposures = [exposure for exposure in exposures if flush or exposure.ts < result.w_ms - settings.lateness_ms]
         is_supported = not flush or first <= result.supported_ts or result.supported_ts == -math.inf
         if name in supported and not is_supported:
             continue  # a wrong clock began this run
@@ -122,7 +122,7 @@ def experiments(
             found = {key: scope for key, scope in found.items() if key[0] != name}
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
-        times_counted = {*(shown.ts for shown, _ in enrolled), *(each.ts for each in exposures)}
+        times_counted = {*(shown.ts for shown, _ in enrolled), *(exposure.ts for exposure in exposures)}
         first_lists = {
             user: min((shown for shown, _ in enrolled if shown.user_id == user), key=lambda shown: (shown.ts, shown.impression_id))
             for user in {shown.user_id for shown, _ in enrolled}
@@ -133,8 +133,8 @@ def experiments(
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if times_counted:
                 scope = found[name, day] = _scope(of_day, came, day, history, settings)
-                first_exposures = _first_ones([each for each in exposures if day is None or each.ts // DAY_MS == day])
-                scope.exposed = dict(Counter((each.ts // HOUR_MS, each.variant) for each in first_exposures))
+                first_exposures = _first_ones([exposure for exposure in exposures if day is None or exposure.ts // DAY_MS == day])
+                scope.exposed = dict(Counter((exposure.ts // HOUR_MS, exposure.variant) for exposure in first_exposures))
                 if day is None:
                     _add_reacting(scope, of_day, {user: shown.ts for user, shown in first_lists.items()}, steps, result)
     return found
@@ -149,7 +149,7 @@ def _came(first: ShownList, segment: str | None) -> Came:
 def _counted_exposures(steps: Sequence[Step], result: TaskResult, name: str, span: tuple[float, float]) -> list[Exposure]:
     """Return the admitted exposures to an experiment within a span of time, both ends inclusive."""
     arrivals = [step for step in steps if isinstance(step, Arrival)]
-    admitted = [each.event for each, outcome in zip(arrivals, result.outcomes, strict=True) if outcome in ("exposure", "duplicate")]
+    admitted = [arrival.event for arrival, outcome in zip(arrivals, result.outcomes, strict=True) if outcome in ("exposure", "duplicate")]
     own = [event for event in admitted if isinstance(event, Exposure) and event.experiment == name]
     return [event for event in own if span[0] <= event.ts <= span[1]]
 
@@ -157,8 +157,8 @@ def _counted_exposures(steps: Sequence[Step], result: TaskResult, name: str, spa
 def _first_ones(exposures: Sequence[Exposure]) -> list[Exposure]:
     """Return the first exposure of each user."""
     first: dict[str, Exposure] = {}
-    for each in sorted(exposures, key=lambda each: (each.ts, each.variant)):
-        first.setdefault(each.user_id, each)
+    for exposure in sorted(exposures, key=lambda exposure: (exposure.ts, exposure.variant)):
+        first.setdefault(exposure.user_id, exposure)
     return list(first.values())
 
 
@@ -309,8 +309,12 @@ def _add_reacting(
     for arrival, outcome in zip(arrivals, result.outcomes, strict=True):
         event = arrival.event
         if isinstance(event, Feedback) and outcome in ("matched", *UNMATCHED) and event.user_id in came:
-            sessions = [each for each in result.sessions if each.user_id == event.user_id and each.first_ts <= event.ts <= each.last_ts]
-            if any(each.closed and came[event.user_id] <= each.last_ts for each in sessions):
+            sessions = [
+                session
+                for session in result.sessions
+                if session.user_id == event.user_id and session.first_ts <= event.ts <= session.last_ts
+            ]
+            if any(session.closed and came[event.user_id] <= session.last_ts for session in sessions):
                 kinds.setdefault(event.user_id, set()).add(outcome != "matched")
     for user, variant in {(shown.user_id, variant) for shown, variant in lists}:
         if user in kinds:
@@ -351,7 +355,7 @@ def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -
             for other in set(teams):
                 if one < other:
                     won = [_won(shown, other, grade) - _won(shown, one, grade) for grade in least]
-                    outcome = [(each > 0) - (each < 0) for each in won]
+                    outcome = [(balance > 0) - (balance < 0) for balance in won]
                     outcomes.setdefault((one, other), []).append((teams.index(other) < teams.index(one), outcome))
     for pair, of_pair in outcomes.items():
         d = [sum(second is kind for second, _ in of_pair) for kind in (False, True)]

@@ -27,7 +27,9 @@ def labelled(shown: List, user: str, exposures: Sequence[Admitted], settings: Se
     own = [one.event for one in exposures if isinstance(one.event, Exposure) and one.event.user_id == user]
     variants = dict(shown.experiments)
     for name in {exposure.experiment for exposure in own} - variants.keys():
-        in_time = [each for each in own if each.experiment == name and shown.ts - settings.validity_ms <= each.ts <= shown.ts]
+        in_time = [
+            exposure for exposure in own if exposure.experiment == name and shown.ts - settings.validity_ms <= exposure.ts <= shown.ts
+        ]
         if in_time:
-            variants[name] = min(in_time, key=lambda each: (-each.ts, each.variant)).variant
+            variants[name] = min(in_time, key=lambda exposure: (-exposure.ts, exposure.variant)).variant
     return replace(shown, experiments=tuple(sorted(variants.items())))

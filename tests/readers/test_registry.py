@@ -83,8 +83,8 @@ class TestFrames:
         ],
     )
     def test_a_message_of_protobuf_has_its_place_before_it(self, server: SchemaServer, name: str, place: str) -> None:
-        classes = [proto_message(each) for each in ("Other", "Impression", "Feedback", "Other.Inner")]
-        (kind,) = (each for each in classes if each.DESCRIPTOR.full_name == f"shop.{name}")
+        classes = [proto_message(message_name) for message_name in ("Other", "Impression", "Feedback", "Other.Inner")]
+        (kind,) = (message_class for message_class in classes if message_class.DESCRIPTOR.full_name == f"shop.{name}")
         sent = kind() if name == "Other" else kind(text="a") if name == "Other.Inner" else kind(user_id="u7", ts=5)
         found = registry.decoder(server.url, messages=classes)(framed(6, bytes.fromhex(place) + sent.SerializeToString()))
         assert (type(found), found) == (kind, sent)

@@ -135,7 +135,11 @@ def test_pages_of_a_query_are_parts_of_its_list():
     by_pages = ubi.reader(lists_from="hit_ids", page_start="from", empty_lists=True)
     pages = [sent(QUERY, query_attributes=attributes) for attributes in (..., {"from": 10})]
     found = [only(page, by_pages) for page in (*pages, sent(QUERY, query_response_hit_ids=[], query_attributes={"from": 20}))]
-    assert [(each.items, each.positions) for each in found] == [(("B09", "B07"), (0, 1)), (("B09", "B07"), (10, 11)), ((), ())]
+    assert [(impression.items, impression.positions) for impression in found] == [
+        (("B09", "B07"), (0, 1)),
+        (("B09", "B07"), (10, 11)),
+        ((), ()),
+    ]
     assert only(sent(QUERY, query_attributes={"from": "x"}), by_pages) == "reader"
 
 

@@ -148,8 +148,8 @@ def test_until_a_pane_with_lists_ends_live_windows_have_the_open_pane_of_the_slo
         report = builder.report(len(tasks))
         final, window = report.windows
         assert final.groups == ()
-        assert [each.number for each in report.first_numbers] == (["live", "final"] if report.watermark_ms == 3 else ["final"])
-        return window.end_ms, sum(each.lists for each in window.groups)
+        assert [number.number for number in report.first_numbers] == (["live", "final"] if report.watermark_ms == 3 else ["final"])
+        return window.end_ms, sum(group.lists for group in window.groups)
 
     assert live((3,), (9,)) == (4, 1)
     assert live((3,), (3,)) == (4, 2)

@@ -39,7 +39,7 @@ def report(counts: dict[tuple[str, str], int], **fields: Any) -> Report:
 
 
 def texts(counts: dict[tuple[str, str], int], **fields: Any) -> list[str]:
-    return [str(each) for each in report(counts, **fields).warnings()]
+    return [str(warning) for warning in report(counts, **fields).warnings()]
 
 
 def test_sound_data_have_no_warning() -> None:
@@ -49,7 +49,7 @@ def test_sound_data_have_no_warning() -> None:
 @pytest.mark.parametrize(("known_ms", "warned"), [(NOON_MS // 1_000, True), (NOON_MS, False), (None, False)])
 def test_seconds_as_milliseconds_are_named_once_for_a_topic(known_ms: int | None, warned: bool) -> None:
     inputs = tuple(InputPosition("shop", partition, 1, None, known_ms) for partition in range(3))
-    assert any("it must be in milliseconds" in each for each in texts(SHOWN, inputs=inputs)) == warned
+    assert any("it must be in milliseconds" in text for text in texts(SHOWN, inputs=inputs)) == warned
     assert len(texts(SHOWN, inputs=inputs)) == warned
 
 
@@ -96,10 +96,10 @@ def test_metrics_that_are_0_for_want_of_feedback_or_of_a_grade_are_explained(end
         kept = {(reason, "shop"): count for reason, count in {"events": 1_000, **counts}.items()}
         return texts(kept, ended=ended, totals=totals, settings=settings)
 
-    assert [each.partition(",")[0] for each in found({})] == [f"None of {counted(lists, 'final list')} has feedback"] * warned
-    assert [each.partition(",")[0] for each in found({"matched": lists})] == ["No feedback has a grade above 0"] * warned
+    assert [warning.partition(",")[0] for warning in found({})] == [f"None of {counted(lists, 'final list')} has feedback"] * warned
+    assert [warning.partition(",")[0] for warning in found({"matched": lists})] == ["No feedback has a grade above 0"] * warned
     assert found({"matched": lists}, graded=1) == []
-    assert all("metrics are 0" not in each for each in found({"orphan": lists}))
+    assert all("metrics are 0" not in warning for warning in found({"orphan": lists}))
 
 
 def test_labels_that_are_no_text_are_named_by_topic() -> None:
@@ -120,9 +120,11 @@ def test_names_that_differ_only_in_case_are_named() -> None:
 @pytest.mark.parametrize(("ended", "duplicates", "warned"), [(True, 100, False), (True, 101, True), (False, 101, True)])
 def test_a_topic_with_more_duplicates_than_other_events_is_named(ended: bool, duplicates: int, warned: bool) -> None:
     found = texts({**SHOWN, ("duplicate", "shop"): duplicates, ("events", "carts"): 100}, ended=ended)
-    assert [each.startswith(f"50.5 % of the events of shop are duplicates, {duplicates} of 200.") for each in found] == [True] * warned
+    assert [warning.startswith(f"50.5 % of the events of shop are duplicates, {duplicates} of 200.") for warning in found] == [
+        True
+    ] * warned
     few = texts({("events", "shop"): 3, ("duplicate", "shop"): 2}, ended=ended)
-    assert any("duplicates" in each for each in few) == ended, "a stream needs more of them"
+    assert any("duplicates" in warning for warning in few) == ended, "a stream needs more of them"
 
 
 @pytest.mark.parametrize(("ended", "events", "warned"), [(True, 3, True), (False, 3, False), (False, 100, True), (True, 0, False)])
@@ -163,7 +165,7 @@ def test_lists_without_any_experiment_are_named_when_they_are_many(lists: int, e
     settings = {"experiments": {"enabled": True}}
     totals = (Total("", "", (lists, 1)),)
     found = texts({**SHOWN, ("events", "shop"): events}, totals=totals, settings=settings)
-    assert [each.split(",")[0] for each in found] == [f"None of {lists} lists has an experiment"] * warned
+    assert [warning.split(",")[0] for warning in found] == [f"None of {lists} lists has an experiment"] * warned
     live = (Window(9, "live", 10, True, (GroupValues(Group(), lists, 1, {}, {}),)),)
     assert texts({**SHOWN, ("events", "shop"): events}, totals=(), windows=live, settings=settings) == found, "before lists are final"
 
@@ -185,7 +187,7 @@ def test_null_variants_are_named_where_the_experiment_has_no_control(control: st
     settings = {"experiments": {"named": {"ranker": {"control": control}} if control else {}}}
     names = (UnknownName("null_variant", "ranker", 2_000),)
     found = texts(SHOWN, totals=arms_of(**variants), settings=settings, unknown_names=names)
-    assert [each.startswith("2,000 lists have null in experiment ranker where ") for each in found] == [True] * warned
+    assert [warning.startswith("2,000 lists have null in experiment ranker where ") for warning in found] == [True] * warned
 
 
 def test_no_list_is_missed_while_an_open_pane_has_some_or_before_the_inputs_have_a_time() -> None:
@@ -201,7 +203,7 @@ def test_no_list_is_missed_while_an_open_pane_has_some_or_before_the_inputs_have
 )
 def test_events_that_are_dated_long_before_their_records_are_named(record_ms: int | None, start: str | None) -> None:
     found = texts(SHOWN, inputs=(InputPosition("shop", 0, 200, NOON_MS, NOON_MS, record_ms),))
-    assert [each.startswith(start or "") for each in found] == [True] * (start is not None)
+    assert [warning.startswith(start or "") for warning in found] == [True] * (start is not None)
 
 
 def test_events_refused_as_future_are_named_with_the_times_of_records() -> None:
@@ -217,7 +219,7 @@ def test_late_events_in_another_unit_do_not_blame_the_sender_of_right_times() ->
     machine.feed([Arrival("events", Impression(f"r{number}", "u", NOON_MS + number, ("i",))) for number in range(9)])
     machine.feed([Arrival("events", Feedback("u", NOON_MS // 1_000 + number, "i", "click")) for number in range(9)])
     machine.finish(flush=True)
-    late = next(each for each in machine.report().warnings() if each.key.startswith("late"))
+    late = next(warning for warning in machine.report().warnings() if warning.key.startswith("late"))
     assert late.text.startswith(
         "50 % of the events of events (partition 0) are late and refused, 9 of 18. They are dated 1970-01-21 12:19:26 UTC or so"
     )

@@ -52,7 +52,7 @@ def recent_lists(
                 tallies[group] = [one + other for one, other in zip(tallies.get(group, LAYOUT.zero()), numbers, strict=True)]
             group = Group("ranker", variant)
             tallies[group] = [one + other for one, other in zip(tallies.get(group, LAYOUT.zero()), whole, strict=True)]
-            sums["ranker", variant] = [LAYOUT.lists(whole), *(whole[at] for each in places.values() for at in (each.top, each.bottom))]
+            sums["ranker", variant] = [LAYOUT.lists(whole), *(whole[at] for place in places.values() for at in (place.top, place.bottom))]
         spans.append(TrailSpan(START_MS + minute * MINUTE_MS, START_MS + (minute + 1) * MINUTE_MS, sums))
     return RecentLists(START_MS, START_MS + HOUR_MS, tallies, {"ranker": places}, tuple(spans))
 
@@ -91,23 +91,25 @@ def planted(variant: str, surface: str, rank: int, minute: int) -> float:
 
 def test_a_planted_drop_is_found_by_segment_rank_and_time() -> None:
     ndcg, hits = explained(recent_lists(planted, lists_per_minute=120))
-    assert [(each.metric, each.k, each.ranks_of) for each in (ndcg, hits)] == [
+    assert [(explanation.metric, explanation.k, explanation.ranks_of) for explanation in (ndcg, hits)] == [
         ("ndcg", 10, "item_hit_rate"),
         ("item_hit_rate", 10, "item_hit_rate"),
     ]
-    for each in (ndcg, hits):
-        (surface,) = each.segments
+    for explanation in (ndcg, hits):
+        (surface,) = explanation.segments
         assert surface.stands_out
         assert surface.values[0].value == "home"
-        assert surface.values[0].contribution / each.difference > 0.7
-        assert each.onset is not None
-        assert each.onset.first_ms <= START_MS + 40 * MINUTE_MS <= each.onset.last_ms
-        assert each.onset.before == pytest.approx(0.0, abs=abs(each.onset.after) / 2)
-        assert re.fullmatch(r".* of the drop is on surface=home, which has .* of the lists \(-.* % there, .* elsewhere\)", each.summary[0])
-        assert each.summary[1].startswith(("ranks 1 to 3 have", "rank 1 has"))
-        assert each.summary[1].endswith("of the drop in item_hit_rate@10")
-        assert each.summary[2].startswith("the difference changed at about 2024-11-21 10:4")
-        sudden = replace(each, onset=replace(each.onset, at_ms=START_MS, first_ms=START_MS, last_ms=START_MS + 1))
+        assert surface.values[0].contribution / explanation.difference > 0.7
+        assert explanation.onset is not None
+        assert explanation.onset.first_ms <= START_MS + 40 * MINUTE_MS <= explanation.onset.last_ms
+        assert explanation.onset.before == pytest.approx(0.0, abs=abs(explanation.onset.after) / 2)
+        assert re.fullmatch(
+            r".* of the drop is on surface=home, which has .* of the lists \(-.* % there, .* elsewhere\)", explanation.summary[0]
+        )
+        assert explanation.summary[1].startswith(("ranks 1 to 3 have", "rank 1 has"))
+        assert explanation.summary[1].endswith("of the drop in item_hit_rate@10")
+        assert explanation.summary[2].startswith("the difference changed at about 2024-11-21 10:4")
+        sudden = replace(explanation, onset=replace(explanation.onset, at_ms=START_MS, first_ms=START_MS, last_ms=START_MS + 1))
         assert [*summary_of(sudden)][2] == "the difference changed at about 2024-11-21 10:00 UTC"
     assert hits.ranks[0].contribution + hits.ranks[1].contribution == pytest.approx(hits.difference, rel=0.35)
 
@@ -130,13 +132,13 @@ def test_shares_of_ranks_can_be_read_aloud(parts: tuple[float, ...], sentence: s
 def test_contributions_add_up_to_the_difference_and_the_difference_is_that_of_the_lists() -> None:
     recent = recent_lists(planted, surfaces=tuple(f"s{at:02}" for at in range(20)), lists_per_minute=40)
     means = [LAYOUT.means(recent.tallies[Group("ranker", variant)], "zero") for variant in ("treatment", "control")]
-    for each in explained(recent):
-        name = f"{each.metric}@{each.k}"
-        assert each.difference == pytest.approx(means[0][name] - means[1][name], abs=1e-15)
-        for part in each.segments:
+    for explanation in explained(recent):
+        name = f"{explanation.metric}@{explanation.k}"
+        assert explanation.difference == pytest.approx(means[0][name] - means[1][name], abs=1e-15)
+        for part in explanation.segments:
             assert (len(part.values), part.others) == (VALUES_MAX, 20 - VALUES_MAX)
             assert math.fsum([*(one.contribution for one in part.values), part.others_contribution]) == pytest.approx(
-                each.difference, abs=1e-15
+                explanation.difference, abs=1e-15
             )
             assert all(one.contribution == pytest.approx(one.within + one.mix, abs=1e-17) for one in part.values)
             assert [abs(one.contribution) for one in part.values] == sorted((abs(one.contribution) for one in part.values), reverse=True)
@@ -146,11 +148,11 @@ def test_contributions_add_up_to_the_difference_and_the_difference_is_that_of_th
 def test_without_a_difference_nothing_stands_out_and_no_time_is_told() -> None:
     stands_out, told = 0, 0
     for seed in range(20):
-        for each in explained(recent_lists(lambda variant, surface, rank, minute: 0.2 / (rank + 1), lists_per_minute=30, seed=seed)):
-            stands_out += each.segments[0].stands_out
-            told += each.onset is not None
-            if not each.segments[0].stands_out:
-                assert not any("surface" in sentence for sentence in each.summary)
+        for explanation in explained(recent_lists(lambda variant, surface, rank, minute: 0.2 / (rank + 1), lists_per_minute=30, seed=seed)):
+            stands_out += explanation.segments[0].stands_out
+            told += explanation.onset is not None
+            if not explanation.segments[0].stands_out:
+                assert not any("surface" in sentence for sentence in explanation.summary)
     assert stands_out <= 5
     assert told <= 4
 
@@ -178,10 +180,10 @@ def test_lists_that_moved_a_new_value_and_a_lost_label_are_named(to: str, senten
     target = Group("ranker", "treatment", "surface", to)
     tallies[search] = [whole - part for whole, part in zip(tallies[search], third, strict=True)]
     tallies[target] = [whole + part for whole, part in zip(tallies.get(target, LAYOUT.zero()), third, strict=True)]
-    for each in explained(replace(recent, tallies=tallies)):
-        if each.difference:
-            assert any(re.fullmatch(sentence, told) for told in each.summary), each.summary
-            assert {one.value for one in each.segments[0].values if one.is_named} == {to, "search"}
+    for explanation in explained(replace(recent, tallies=tallies)):
+        if explanation.difference:
+            assert any(re.fullmatch(sentence, told) for told in explanation.summary), explanation.summary
+            assert {one.value for one in explanation.segments[0].values if one.is_named} == {to, "search"}
 
 
 def test_a_rise_against_the_drop_is_told() -> None:
@@ -189,9 +191,11 @@ def test_a_rise_against_the_drop_is_told() -> None:
         factor = {"home": 0.4, "search": 1.3}.get(surface, 1.0) if variant == "treatment" else 1.0
         return 0.25 / (rank + 1) * factor
 
-    for each in explained(recent_lists(chances, lists_per_minute=300)):
-        assert any(" of the drop is on surface=home, " in told for told in each.summary)
-        assert any(re.fullmatch(r"surface=search goes the other way \(\+.* % there, -.* % elsewhere\)", told) for told in each.summary)
+    for explanation in explained(recent_lists(chances, lists_per_minute=300)):
+        assert any(" of the drop is on surface=home, " in told for told in explanation.summary)
+        assert any(
+            re.fullmatch(r"surface=search goes the other way \(\+.* % there, -.* % elsewhere\)", told) for told in explanation.summary
+        )
 
 
 def test_a_value_with_few_lists_has_no_interval_and_does_not_lead() -> None:
@@ -201,7 +205,7 @@ def test_a_value_with_few_lists_has_no_interval_and_does_not_lead() -> None:
         for variant, hit in (("control", 1.0), ("treatment", 0.0))
     }
     (ndcg, _) = explained(replace(recent, tallies={**recent.tallies, **few}))
-    rare = next(each for each in ndcg.segments[0].values if each.value == "rare")
+    rare = next(value for value in ndcg.segments[0].values if value.value == "rare")
     assert (rare.lift_lower, rare.lift_upper) == (None, None)
     assert ndcg.segments[0].values[0].value == "home"
 

@@ -32,9 +32,9 @@ def test_the_first_list_has_live_numbers_before_the_inputs_agree_on_a_time() -> 
 
 def test_what_has_come_is_not_waited_for() -> None:
     pipeline = Pipeline().feed("impressions", shown("u1", "control")).move_on(START_MS + 2 * MINUTE_MS)
-    assert [each.number for each in pipeline.report().first_numbers] == ["final", "verdict"]
+    assert [number.number for number in pipeline.report().first_numbers] == ["final", "verdict"]
     pipeline.move_on(START_MS + 33 * MINUTE_MS)
-    assert [each.number for each in pipeline.report().first_numbers] == ["verdict"]
+    assert [number.number for number in pipeline.report().first_numbers] == ["verdict"]
 
 
 def test_a_stream_without_lists_and_one_with_everything_wait_for_nothing() -> None:

@@ -55,11 +55,11 @@ def test_an_experiment_with_statistics_is_not_awaited(tmp_path: Path) -> None:
         assert called("simulate", "--out", events, "--minutes", str(minutes)).returncode == 0
         assert called("replay", events, "--no-flush", "--report", report).returncode == 0
         found = json.loads(report.read_bytes())
-        assert [each["experiment"] for each in found["awaited"]] == awaited
-        assert {each["experiment"] for each in found["experiments"]} == known
+        assert [awaited_experiment["experiment"] for awaited_experiment in found["awaited"]] == awaited
+        assert {experiment["experiment"] for experiment in found["experiments"]} == known
 
 
 def test_report_shows_what_is_awaited_and_finds_it_by_name() -> None:
     pipeline = fed(LISTS_MIN).move_on(START_MS + 5 * MINUTE_MS)
     results = read_report(plain(published(pipeline.report(), pipeline.engine.layout, History())), "here").only(["ranker"])
-    assert [(each.experiment, len(each.sentences)) for each in results.awaited] == [("ranker", 2)]
+    assert [(awaited_experiment.experiment, len(awaited_experiment.sentences)) for awaited_experiment in results.awaited] == [("ranker", 2)]

@@ -82,7 +82,7 @@ def test_new_experiments_do_not_replace_known_ones_beyond_the_limit() -> None:
     several = [replace(WORSE, experiment=f"e{number:02}", scope=scope) for number in range(21) for scope in SCOPES]
     for minute in range(1, 300):
         history = history.add(START_MS + minute * SNAPSHOT_MS, several)
-    snapshots = [len(each.snapshots.kept) for each in history.series]
+    snapshots = [len(line.snapshots.kept) for line in history.series]
     assert len(snapshots) == SERIES_MAX
     assert min(snapshots) == max(snapshots) >= SNAPSHOTS_MAX / 2
     assert history.add(START_MS + 300 * SNAPSHOT_MS, several[:2]).series[0].snapshots.kept[0] == history.series[0].snapshots.kept[0]
@@ -125,7 +125,7 @@ def test_a_report_of_some_measures_has_the_verdicts_of_the_whole_report() -> Non
     scales = choose_scales(MEASURES, Policy(), arms, {})
     whole, part = (build_report(MEASURES, Policy(), arms, scales, shown) for shown in (None, ["mrr@10"]))
     assert part.verdict == whole.verdict
-    shown = [each for each in whole.variants[1].measures if each.paging or each.metric in ("mrr", "dcg")]
+    shown = [measure for measure in whole.variants[1].measures if measure.paging or measure.metric in ("mrr", "dcg")]
     assert [*part.variants[1].measures] == shown
     assert len(shown) < len(whole.variants[1].measures)
 
@@ -166,7 +166,9 @@ def test_no_snapshot_is_kept_before_its_run_can_be_known() -> None:
 
 
 def test_an_experiment_has_no_snapshot_before_its_first_final_list() -> None:
-    exposed_only = replace(SAME, variants=tuple(replace(each, users=0, first_exposures=0, exposed_users=40) for each in SAME.variants))
+    exposed_only = replace(
+        SAME, variants=tuple(replace(variant, users=0, first_exposures=0, exposed_users=40) for variant in SAME.variants)
+    )
     history = History().add(START_MS, [exposed_only])
     assert history == History()
     assert history.add(START_MS + SNAPSHOT_MS, [SAME]).of("ranker", "start").snapshots.kept[0][0] == START_MS + SNAPSHOT_MS

@@ -36,11 +36,11 @@ def reports() -> list[Report]:
 
 def snapshots(report: Report, after_ms: int = 0, before_ms: int = NOON_MS + 99 * HOUR_MS) -> dict[int, HistorySnapshot]:
     assert report.earlier is not None
-    return {(at - NOON_MS) // HOUR_MS: each for at, each in report.earlier("ranker", after_ms, before_ms)}
+    return {(at - NOON_MS) // HOUR_MS: snapshot for at, snapshot in report.earlier("ranker", after_ms, before_ms)}
 
 
 def points(snapshot: HistorySnapshot) -> dict[str, Point]:
-    return {f"{each.metric}@{each.k}": each for each in snapshot.points}
+    return {f"{point.metric}@{point.k}": point for point in snapshot.points}
 
 
 def test_each_hour_has_the_lift_of_the_lists_up_to_its_end(reports: list[Report]) -> None:
@@ -59,8 +59,8 @@ def test_a_report_of_that_time_had_the_same_lift_and_about_the_same_interval(rep
     for report in reports[3:]:
         own = snapshots(report)
         hour = max(own)
-        (treatment,) = (each for each in report.experiments[0].variants if each.variant == "treatment")
-        measures = {f"{each.metric}@{each.k}": each for each in treatment.measures}
+        (treatment,) = (variant for variant in report.experiments[0].variants if variant.variant == "treatment")
+        measures = {f"{measure.metric}@{measure.k}": measure for measure in treatment.measures}
         for name, point in points(last[hour]).items():
             then = measures[name]
             assert point.lift == pytest.approx(then.lift, abs=1e-9)
@@ -96,7 +96,7 @@ def test_a_history_without_a_gap_computes_nothing(reports: list[Report]) -> None
         return []
 
     end_ms = last.entered_ms - last.entered_ms % SNAPSHOT_MS
-    experiments = tuple(replace(each, from_ms=end_ms) for each in last.experiments)
+    experiments = tuple(replace(experiment, from_ms=end_ms) for experiment in last.experiments)
     history = History()
     for minute in range(5):
         history = history.add(end_ms + minute * SNAPSHOT_MS, experiments, earlier)

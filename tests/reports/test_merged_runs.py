@@ -87,9 +87,9 @@ RUNS = st.lists(st.builds(lambda first, length: MergedRun(first, first + length)
 def test_runs_are_merged_like_their_lists(runs: list[MergedRun], idle_ms: int) -> None:
     merged = join_runs(runs, idle_ms)
     assert all(later.first > earlier.last + idle_ms for earlier, later in pairwise(merged))
-    assert all(sum(each.first <= run.first and run.last <= each.last for each in merged) == 1 for run in runs)
-    assert {each.first for each in merged} <= {run.first for run in runs}
-    assert {each.last for each in merged} <= {run.last for run in runs}
+    assert all(sum(run_of_all.first <= run.first and run.last <= run_of_all.last for run_of_all in merged) == 1 for run in runs)
+    assert {run_of_all.first for run_of_all in merged} <= {run.first for run in runs}
+    assert {run_of_all.last for run_of_all in merged} <= {run.last for run in runs}
 
 
 def test_snapshots_of_two_runs_are_distinguished_by_their_times() -> None:
@@ -103,10 +103,12 @@ def test_snapshots_of_two_runs_are_distinguished_by_their_times() -> None:
         machine.feed([Arrival("events", Impression(f"list-{ts}", "new-c" if arms else "clock", ts, ("i",), arms))])
         machine.finish(flush=False)
         exporter.publish()
-    snapshots = [(each, report.entered_ms) for report in reports for each in since_start(report).values() if report.entered_ms is not None]
+    snapshots = [
+        (stored, report.entered_ms) for report in reports for stored in since_start(report).values() if report.entered_ms is not None
+    ]
     both = {"control": 1, "treatment": 1}
-    old = [(each.known_from_ms, entered) for each, entered in snapshots if exposed(each) == both]
-    new = [(each.known_from_ms, entered) for each, entered in snapshots if exposed(each) == {"control": 1}]
+    old = [(stored.known_from_ms, entered) for stored, entered in snapshots if exposed(stored) == both]
+    new = [(stored.known_from_ms, entered) for stored, entered in snapshots if exposed(stored) == {"control": 1}]
     assert len(old) == 3, "shown while another list could belong to it"
     (first_snapshot_ms,) = {known_from_ms for known_from_ms, _ in new}
     assert max(entered for _, entered in old) < first_snapshot_ms <= min(entered for _, entered in new)
@@ -129,12 +131,12 @@ def test_the_day_of_the_slowest_task_is_shown_with_its_feedback_only() -> None:
     tasks.pass_time(0, 0.6)
 
     def today() -> tuple[dict[str, int], int | None]:
-        (found,) = (each for each in read(tasks).report(2).experiments if each.scope == THIS_DAY)
+        (found,) = (experiment for experiment in read(tasks).report(2).experiments if experiment.scope == THIS_DAY)
         return exposed(found), found.known_from_ms
 
     assert today() == ({"control": 2, "treatment": 2}, day * DAY_MS + 1)
     stored = read(tasks).experiments.stored(2)
-    assert [stored["ranker", each].joined for each in (WHOLE, day, day + 1)] == [
+    assert [stored["ranker", scope].joined for scope in (WHOLE, day, day + 1)] == [
         FeedbackCounts(4, 0),
         FeedbackCounts(2, 0),
         FeedbackCounts(2, 0),
@@ -144,7 +146,7 @@ def test_the_day_of_the_slowest_task_is_shown_with_its_feedback_only() -> None:
     stored = read(tasks).experiments.stored(2)
     midnight, whole = (day + 1) * DAY_MS, stored["ranker", WHOLE]
     assert midnight < whole.to_ms < midnight + DAY_MS
-    assert [(each.from_ms, each.to_ms) for each in (stored["ranker", day], stored["ranker", day + 1])] == [
+    assert [(sums.from_ms, sums.to_ms) for sums in (stored["ranker", day], stored["ranker", day + 1])] == [
         (whole.from_ms, midnight),
         (midnight, whole.to_ms),
     ]
@@ -157,7 +159,10 @@ def test_midnight_still_shows_the_day_that_ended() -> None:
     tasks.machines[0].finish(flush=False)
     report = read(tasks).report(1)
     assert report.entered_ms == at(0.5)
-    assert [(each.scope, exposed(each)) for each in report.experiments] == [(SINCE_START, {"control": 1}), (THIS_DAY, {"control": 1})]
+    assert [(experiment.scope, exposed(experiment)) for experiment in report.experiments] == [
+        (SINCE_START, {"control": 1}),
+        (THIS_DAY, {"control": 1}),
+    ]
 
 
 def test_a_day_that_some_task_has_dropped_is_not_shown_in_part() -> None:
@@ -167,13 +172,13 @@ def test_a_day_that_some_task_has_dropped_is_not_shown_in_part() -> None:
     for task in (0, 1):
         tasks.show(task, 0, f"{task}-c")
         tasks.pass_time(task, 0)
-    assert [(each.scope, exposed(each)) for each in read(tasks).report(2).experiments] == [
+    assert [(experiment.scope, exposed(experiment)) for experiment in read(tasks).report(2).experiments] == [
         (SINCE_START, {"control": 2}),
         (THIS_DAY, {"control": 2}),
     ]
     tasks.show(0, 0.6, "next-c")
     tasks.pass_time(0, 0.6)
-    assert [(each.scope, exposed(each)) for each in read(tasks).report(2).experiments] == [(SINCE_START, {"control": 3})]
+    assert [(experiment.scope, exposed(experiment)) for experiment in read(tasks).report(2).experiments] == [(SINCE_START, {"control": 3})]
 
 
 def test_cross_sums_moves_and_credits_are_summed_over_tasks() -> None:
@@ -232,7 +237,7 @@ def test_the_first_snapshot_of_a_run_may_be_dated_before_its_first_list(patience
 
 def scale_of(report: ExperimentReport) -> float | None:
     (treatment,) = (arm for arm in report.variants if arm.role == "treatment")
-    return next(each.tau for each in treatment.measures if (each.metric, each.k) == ("hit_rate", 3))
+    return next(measure.tau for measure in treatment.measures if (measure.metric, measure.k) == ("hit_rate", 3))
 
 
 def stored_scales(tasks: Tasks) -> dict[str, Scales]:

@@ -38,7 +38,7 @@ def test_only_the_scope_since_the_start_has_an_outlook() -> None:
     whole, day = (experiment({"control": 0.3, "treatment": 0.3}, users=400, scope=scope) for scope in ("start", THIS_DAY))
     history = History((series((0, 0), (60, 600), (120, 800)),))
     of_whole, of_day = with_outlook([whole, day], history)
-    needed = next(each.needed for each in of_whole.variants if each.variant == "treatment")
-    assert [each.hours for each in needed] == [each.users / 200 for each in needed]
-    assert all(each.needed == () for each in of_day.variants)
+    needed = next(variant.needed for variant in of_whole.variants if variant.variant == "treatment")
+    assert [needed_users.hours for needed_users in needed] == [needed_users.users / 200 for needed_users in needed]
+    assert all(variant.needed == () for variant in of_day.variants)
     assert HOUR_MS == 60 * MINUTE_MS

@@ -15,7 +15,7 @@ from tests.support.experiment_samples import experiment, stored
 
 
 def treatment(report: ExperimentReport) -> VariantReport:
-    return next(each for each in report.variants if each.role == "treatment")
+    return next(variant for variant in report.variants if variant.role == "treatment")
 
 
 def test_an_undecided_variant_needs_users_for_each_verdict_that_its_interval_allows() -> None:
@@ -23,14 +23,14 @@ def test_an_undecided_variant_needs_users_for_each_verdict_that_its_interval_all
     variant = treatment(found)
     assert variant.verdict is not None
     assert variant.verdict.word == "inconclusive"
-    by_word = {each.verdict: each for each in variant.needed}
+    by_word = {needed_users.verdict: needed_users for needed_users in variant.needed}
     assert set(by_word) == {"regressed", "improved", "safe"}
     assert [by_word[word].lift for word in ("regressed", "improved", "safe")] == [-0.1, 0.1, 0.0]
     assert by_word["safe"].users > 20 * by_word["regressed"].users
-    for each in variant.needed:
-        assert each.users_low <= each.users
-        assert each.hours == each.users / 100
-        assert (each.metric, each.k) == ("ndcg", 10)
+    for needed_users in variant.needed:
+        assert needed_users.users_low <= needed_users.users
+        assert needed_users.hours == needed_users.users / 100
+        assert (needed_users.metric, needed_users.k) == ("ndcg", 10)
 
 
 def test_the_likely_verdict_comes_first() -> None:
@@ -47,28 +47,31 @@ def test_an_excluded_lift_is_not_planned_for() -> None:
     own = treatment(report).measures[0]
     assert own.lift_lower is not None
     assert own.lift_lower > -0.1
-    assert [each.verdict for each in needed_of(report, treatment(report))] == ["safe"]
+    assert [needed_users.verdict for needed_users in needed_of(report, treatment(report))] == ["safe"]
 
 
 def test_only_inconclusive_variants_of_sound_experiments_need_something() -> None:
     regressed = with_needed(experiment({"control": 0.3, "treatment": 0.15}))
     assert treatment(regressed).needed == ()
     few = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=60))
-    assert all(each.needed == () for each in few.variants)
+    assert all(variant.needed == () for variant in few.variants)
     uneven = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users={"control": 2_000, "treatment": 400}))
     assert uneven.verdict.word == "invalid"
-    assert all(each.needed == () for each in uneven.variants)
+    assert all(variant.needed == () for variant in uneven.variants)
 
 
 def test_hours_are_unknown_without_a_rate() -> None:
     variant = treatment(with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=400)))
-    assert {(each.hours, each.hours_low, each.hours_high) for each in variant.needed} == {(None, None, None)}
+    assert {(needed_users.hours, needed_users.hours_low, needed_users.hours_high) for needed_users in variant.needed} == {
+        (None, None, None)
+    }
 
 
 def test_a_gate_with_a_wider_margin_is_safe_sooner() -> None:
     report = experiment({"control": 0.3, "treatment": 0.3}, users=1_000)
     safe, gate = (
-        next(each for each in needed_of(report, treatment(report), margin=margin) if each.verdict == "safe") for margin in (None, 0.05)
+        next(needed_users for needed_users in needed_of(report, treatment(report), margin=margin) if needed_users.verdict == "safe")
+        for margin in (None, 0.05)
     )
     assert gate.users < safe.users / 10
 
@@ -79,7 +82,7 @@ def test_a_waiting_gate_says_what_it_needs() -> None:
     assert variant.gate is not None
     assert variant.gate.word == "wait"
     assert variant.gate_needed is not None
-    safe = next(each for each in variant.needed if each.verdict == "safe")
+    safe = next(needed_users for needed_users in variant.needed if needed_users.verdict == "safe")
     assert 0 < variant.gate_needed.users < safe.users / 10
     assert needed_words(variant.gate_needed, "to pass the gate").endswith(" more days, to pass the gate")
     passed = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=20_000))
@@ -97,7 +100,11 @@ def test_a_gate_that_waits_though_all_is_within_its_margin_plans_no_users() -> N
 def test_several_treatments_share_the_error_and_need_more() -> None:
     report = experiment({"control": 0.3, "treatment": 0.3}, users=400)
     one, four = (
-        next(each.users for each in needed_of(replace(report, treatments=count), treatment(report)) if each.verdict == "safe")
+        next(
+            needed_users.users
+            for needed_users in needed_of(replace(report, treatments=count), treatment(report))
+            if needed_users.verdict == "safe"
+        )
         for count in (1, 4)
     )
     assert four > one
@@ -109,19 +116,21 @@ def test_safe_needs_every_deciding_measure_and_a_drop_only_one() -> None:
         build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept, {}))
         for policy in (Policy(paging=("ndcg@10",)), Policy(paging=("ndcg@10", "hit_rate@5")))
     )
-    of_one, of_both = ({each.verdict: each.users for each in needed_of(report, treatment(report))} for report in (alone, both))
+    of_one, of_both = (
+        {needed_users.verdict: needed_users.users for needed_users in needed_of(report, treatment(report))} for report in (alone, both)
+    )
     assert of_both["safe"] >= of_one["safe"]
     assert of_both["regressed"] <= of_one["regressed"]
 
 
 def test_no_number_is_told_for_a_drop_that_waits_for_the_other_measures_which_share_the_error() -> None:
     report = experiment({"control": 0.3, "treatment": 0.26}, users=1_500)
-    (ndcg,) = (each for each in treatment(report).measures if each.paging)
+    (ndcg,) = (measure for measure in treatment(report).measures if measure.paging)
     assert ndcg.verdict is not None
     assert ndcg.verdict.word == "regressed"
     opened = replace(ndcg, verdict=replace(ndcg.verdict, word="inconclusive"))  # as a second deciding measure leaves it
     waits = replace(treatment(report), verdict=replace(ndcg.verdict, word="inconclusive"), measures=(opened,))
-    assert [each for each in needed_of(report, waits) if each.users == 0] == []
+    assert [needed_users for needed_users in needed_of(report, waits) if needed_users.users == 0] == []
 
 
 @pytest.mark.parametrize("chance", [0.3, 0.28])

@@ -56,10 +56,10 @@ def test_both_parts_together_have_the_fields_of_the_report(answers: HttpAnswers)
 
 def test_the_worst_experiment_is_chosen_if_none_is_named(answers: HttpAnswers) -> None:
     found = part(answers, ReportChoice())
-    assert [each["experiment"] for each in found["experiments"]] == ["b"]
+    assert [experiment["experiment"] for experiment in found["experiments"]] == ["b"]
     assert found["experiment_names"] == ["b", "c", "d", EXPERIMENT]
-    assert [each["experiment"] for each in found["verdicts"] if not each["variant"]] == found["experiment_names"]
-    assert {each["experiment"] for each in found["verdicts"] if each["variant"]} == {"b"}
+    assert [line["experiment"] for line in found["verdicts"] if not line["variant"]] == found["experiment_names"]
+    assert {line["experiment"] for line in found["verdicts"] if line["variant"]} == {"b"}
     assert found["scopes"] == ["day", "start"]
 
 
@@ -67,14 +67,14 @@ def test_the_worst_experiment_is_chosen_if_none_is_named(answers: HttpAnswers) -
 def test_the_chosen_numbers_equal_those_of_the_whole_report(answers: HttpAnswers, segment: str) -> None:
     found = part(answers, ReportChoice(("c", "d"), 300_000, segment))
     assert found["experiments"] == [
-        each for each in whole(answers)["experiments"] if each["experiment"] in "cd" and each["scope"] == "start"
+        experiment for experiment in whole(answers)["experiments"] if experiment["experiment"] in "cd" and experiment["scope"] == "start"
     ]
     group = Group("", "", *segment.split("=")) if segment else Group()
     for window, own in zip(whole(answers)["windows"], found["windows"], strict=True):
         kept = [
-            each
-            for each in window["groups"]
-            if window["window_ms"] == 300_000 and each["experiment"] in ("", "c", "d") and each["segments"] == group.segments
+            numbers
+            for numbers in window["groups"]
+            if window["window_ms"] == 300_000 and numbers["experiment"] in ("", "c", "d") and numbers["segments"] == group.segments
         ]
         assert own == window | {"groups": kept}
     assert found["segments"] == ["", "surface=", "surface=home", "surface=search"]
@@ -82,4 +82,4 @@ def test_the_chosen_numbers_equal_those_of_the_whole_report(answers: HttpAnswers
 
 def test_a_day_is_chosen_alone(answers: HttpAnswers) -> None:
     found = part(answers, ReportChoice(("c",), day=True))
-    assert {(each["experiment"], each["scope"]) for each in (*found["experiments"], *found["verdicts"])} == {("c", "day")}
+    assert {(line["experiment"], line["scope"]) for line in (*found["experiments"], *found["verdicts"])} == {("c", "day")}

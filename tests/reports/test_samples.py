@@ -41,7 +41,7 @@ def clicked(number: int, item: str = "b", action: str = "click", **fields: Any) 
 
 def texts(events: Sequence[Event], settings: dict[str, Any] | None = None, *, is_whole: bool = False, record_ms: int = -1) -> list[str]:
     rules = SampleRules(["click", "purchase"], settings or {}, is_whole)
-    return [str(each) for each in sample_warnings({"shop": [SampledEvent(event, record_ms) for event in events]}, rules)]
+    return [str(warning) for warning in sample_warnings({"shop": [SampledEvent(event, record_ms) for event in events]}, rules)]
 
 
 def many(count: int, **fields: Any) -> list[Impression]:
@@ -62,7 +62,7 @@ def test_lists_and_feedback_in_different_units_name_those_in_seconds() -> None:
     )
     assert mixed.endswith("Multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds.")
     both = texts([shown(0, ts=NOON_MS // 1_000), clicked(0, ts=NOON_MS // 1_000)])
-    assert [each.split(" are ")[0] for each in both] == ["The times of the lists of shop", "The times of the feedback of shop"]
+    assert [warning.split(" are ")[0] for warning in both] == ["The times of the lists of shop", "The times of the feedback of shop"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_lists_and_feedback_in_different_units_name_those_in_seconds() -> None:
 )  # fmt: skip
 def test_times_far_from_those_of_records_are_named(event_ms: int, record_ms: int, told: list[str]) -> None:
     found = texts([shown(0, ts=event_ms)], {"future_ms": 3_600_000}, record_ms=record_ms)
-    assert [each[: len(start)] for each, start in zip(found, told, strict=True)] == told
+    assert [warning[: len(start)] for warning, start in zip(found, told, strict=True)] == told
 
 
 @pytest.mark.parametrize(

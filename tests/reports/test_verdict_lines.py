@@ -25,7 +25,7 @@ def whole(report: ExperimentReport) -> VerdictLine:
 
 
 def text(parts: tuple[Part, ...]) -> str:
-    return "".join(each.text for each in parts)
+    return "".join(part.text for part in parts)
 
 
 def test_the_worst_variant_is_named_and_the_others_are_counted() -> None:
@@ -42,13 +42,13 @@ def test_the_lines_of_variants_follow_that_of_the_whole_with_the_same_numbers() 
     assert [line.about for line in (first, others[0])] == [(report.experiment, "start", name) for name in ("", "popularity")]
     words = [line.verdict for line in others]
     assert words == ["regressed", "regressed", "regressed", "inconclusive", "improved"]
-    arms = {each.variant: each for each in report.variants}
+    arms = {variant.variant: variant for variant in report.variants}
     for line in others:
-        (measure,) = (each for each in arms[line.variant].measures if (each.metric, each.k) == (line.metric, line.k))
+        (measure,) = (measure for measure in arms[line.variant].measures if (measure.metric, measure.k) == (line.metric, line.k))
         assert (line.lift, line.lift_lower, line.lift_upper) == (measure.lift, measure.lift_lower, measure.lift_upper)
         assert (line.users, line.since_ms, line.up_to_ms) == (arms[line.variant].users, 3, 5)
         assert (line.gate, line.gate_reason) == (arms[line.variant].gate.word, arms[line.variant].gate.reason)
-    assert first.users == sum(each.users for each in report.variants)
+    assert first.users == sum(variant.users for variant in report.variants)
     assert (first.treatment, first.lift, first.lift_upper) == ("popularity", others[0].lift, others[0].lift_upper)
 
 
@@ -129,25 +129,25 @@ def test_the_results_topic_has_a_record_when_a_warning_appears_or_is_over() -> N
 
 def test_advice_about_settings_is_a_part_of_its_own() -> None:
     report = experiment({"control": 0.5, "new": 0.5}, users={"control": 1_000, "new": 2_000})
-    (found,) = [each.text for each in report.verdict.parts if each.kind == "advice"]
+    (found,) = [part.text for part in report.verdict.parts if part.kind == "advice"]
     assert found.startswith(" If the shares of ")
     assert text(report.verdict.parts) == report.verdict.reason
 
 
 def test_every_name_of_a_variant_in_a_reason_is_a_part_of_its_own() -> None:
     for report in many_experiments():
-        names = {each.variant for each in report.variants}
-        sentences = [report.verdict.parts, *(each.verdict.parts for each in report.variants if each.verdict)]
-        sentences += [each.gate.parts for each in report.variants if each.gate]
-        sentences += [*report.health.note_parts, *(each.parts for each in report.warnings), *report.health.trouble_parts]
+        names = {variant.variant for variant in report.variants}
+        sentences = [report.verdict.parts, *(variant.verdict.parts for variant in report.variants if variant.verdict)]
+        sentences += [variant.gate.parts for variant in report.variants if variant.gate]
+        sentences += [*report.health.note_parts, *(warning.parts for warning in report.warnings), *report.health.trouble_parts]
         for parts in sentences:
-            in_text = {word.strip("(),.:;") for each in parts if each.kind == "text" for word in each.text.split()}
+            in_text = {word.strip("(),.:;") for part in parts if part.kind == "text" for word in part.text.split()}
             assert not names & in_text
 
 
 def test_experiments_are_sorted_by_verdict_and_size_and_each_day_follows_its_whole_time() -> None:
     small, large = (experiment({"control": 0.5, "new": chance}, name=name) for chance, name in ((0.4, "a"), (0.2, "b")))
     better = experiment({"control": 0.3, "new": 0.5}, name="c")
-    days = [replace(each, scope="day") for each in (better, small, large)]
-    found = [(each.experiment, each.scope) for each in worst_first([*days, better, small, large])]
+    days = [replace(experiment, scope="day") for experiment in (better, small, large)]
+    found = [(experiment.experiment, experiment.scope) for experiment in worst_first([*days, better, small, large])]
     assert found == [(name, scope) for name in ("b", "a", "c") for scope in ("start", "day")]

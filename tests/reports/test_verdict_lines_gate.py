@@ -60,20 +60,20 @@ def test_a_wait_for_certainty_says_what_a_pass_needs() -> None:
 def test_a_stale_report_never_passes_and_a_failure_stays_one() -> None:
     old = answer(passing(), None, "the data is old")
     assert (old.gate, old.stale) == ("wait", ("the data is old",))
-    assert [each.gate for each in old.treatments] == ["wait"]
+    assert [treatment.gate for treatment in old.treatments] == ["wait"]
     assert old.reason.startswith("the data is old; the last numbers: treatment: at most 5 % worse")
     bad = answer(failing(), None, "the data is old")
     assert (bad.gate, bad.reason) == ("fail", f"{answer(failing()).reason}; the data is old")
     assert answer(waiting(), None, "the data is old").needed is None
     both = answer(experiment({"control": 0.5, "same": 0.5, "worse": 0.4}, users=9_000), None, "the data is old")
-    assert (both.gate, {each.variant: each.gate for each in both.treatments}) == ("fail", {"same": "wait", "worse": "fail"})
+    assert (both.gate, {treatment.variant: treatment.gate for treatment in both.treatments}) == ("fail", {"same": "wait", "worse": "fail"})
 
 
 def test_one_treatment_can_be_asked_for() -> None:
     report = experiment({"control": 0.5, "same": 0.5, "worse": 0.4}, users=9_000)
     assert answer(report).gate == "fail"
     assert [answer(report, name).gate for name in ("same", "worse")] == ["pass", "fail"]
-    assert [each.variant for each in answer(report, "same").treatments] == ["same"]
+    assert [treatment.variant for treatment in answer(report, "same").treatments] == ["same"]
 
 
 @pytest.mark.parametrize(("name", "role"), [("none", "no treatment"), ("control", "the control")])

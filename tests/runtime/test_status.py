@@ -83,7 +83,7 @@ def test_every_other_field_is_merged() -> None:
     merged, one = ProcessStatus(), replace(worker(ONE), source_trouble=Trouble(1.0, 1, "a"), store_trouble=Trouble(1.0, 1, "b"))
     one.group_conflict = "another group"
     update_merged(merged, [one], [], expected=1)
-    names = [each.name for each in fields(ProcessStatus) if each.name not in OF_PARENT]
+    names = [field.name for field in fields(ProcessStatus) if field.name not in OF_PARENT]
     assert {name: getattr(merged, name) for name in names} == {name: getattr(one, name) for name in names}
 
 

@@ -244,25 +244,25 @@ def told(
 def tallied(changed: ChangedLists) -> Counter[Told]:
     """What the next commit adds to the tallies and takes away."""
     change: Counter[Told] = Counter()
-    for each in changed:
-        if isinstance(each.tallied, tuple):
-            ts, text, experiments, _, reactions, engaged = each.tallied
+    for impression in changed:
+        if isinstance(impression.tallied, tuple):
+            ts, text, experiments, _, reactions, engaged = impression.tallied
             change[told(ts, items_of(text), experiments, reactions, engaged)] -= 1
-        if each.exists:
-            change[told(each.ts, items_of(each.text), each.experiments, each.reactions, each.engagement)] += 1
-        each.tallied = NO_CHANGE
+        if impression.exists:
+            change[told(impression.ts, items_of(impression.text), impression.experiments, impression.reactions, impression.engagement)] += 1
+        impression.tallied = NO_CHANGE
     changed.clear()
     return change
 
 
-def facts(each: ShownList) -> tuple[object, ...]:
-    ts, items, experiments, segments, reactions, engagement = each.facts()
-    return ts, items, experiments, segments, set(reactions), engagement, each.topic, each.teams
+def facts(impression: ShownList) -> tuple[object, ...]:
+    ts, items, experiments, segments, reactions, engagement = impression.facts()
+    return ts, items, experiments, segments, set(reactions), engagement, impression.topic, impression.teams
 
 
 def state_of(session: Session) -> tuple[object, ...]:
     waiting = {name: Counter(map(repr, found)) for name, found in session.waiting.items() if found}
-    lists = [(name, facts(each)) for name, each in session.lists.items()]
+    lists = [(name, facts(impression)) for name, impression in session.lists.items()]
     return lists, named_outcomes(session), waiting, session.pieces, session.unnamed_last, session.shown_last
 
 
@@ -291,15 +291,16 @@ def test_event_by_event_gives_what_all_together_give(
                 assert state_of(joined_again(session, rules)) == state_of(session)
                 return
             in_panes.update(tallied(changed))
-            assert {each: count for each, count in in_panes.items() if count} == Counter(
-                told(each.ts, items_of(each.text), each.experiments, each.reactions, each.engagement) for each in session.lists.values()
+            assert {place: count for place, count in in_panes.items() if count} == Counter(
+                told(impression.ts, items_of(impression.text), impression.experiments, impression.reactions, impression.engagement)
+                for impression in session.lists.values()
             )
             again = joined_again(session, replace(rules, joined_whole_max=100))
             assert state_of(again) == state_of(session)
             assert duplicates == sum(again.duplicates.values())
             if step == "restore":
-                for each in again.lists.values():
-                    each.tallied = NO_CHANGE
+                for impression in again.lists.values():
+                    impression.tallied = NO_CHANGE
                 session = again
 
 
@@ -329,4 +330,6 @@ def test_sessions_that_become_one_are_joined_as_one(events: list[Impression | Lo
     assert (user.only is merged, merged.size) == (True, len(events) + 1)
     everything = sent(Session(0, 12), *events, rules=rules)
     assert state_of(merged)[:3] == state_of(everything)[:3]
-    assert not any(each.exists for session in sessions for each in session.lists.values() if each not in merged.lists.values())
+    assert not any(
+        impression.exists for session in sessions for impression in session.lists.values() if impression not in merged.lists.values()
+    )

@@ -51,7 +51,7 @@ def of_gbstats() -> list[dict[str, Any]]:
 
     def statistic(arm: list[tuple[int, int]]) -> Any:
         d, m = np.array(arm, dtype=float).T
-        sums = [SampleMeanStatistic(n=len(arm), sum=float(each.sum()), sum_squares=float((each**2).sum())) for each in (m, d)]
+        sums = [SampleMeanStatistic(n=len(arm), sum=float(values.sum()), sum_squares=float((values**2).sum())) for values in (m, d)]
         return RatioStatistic(n=len(arm), m_statistic=sums[0], d_statistic=sums[1], m_d_sum_of_products=float((m * d).sum()))
 
     cases = []
@@ -83,7 +83,9 @@ def of_ssrm_test() -> list[dict[str, Any]]:
             for _ in range(generator.randint(1, 60)):
                 step[generator.choices(range(len(shares)), actual)[0]] += 1
         factors = sequential_bayes_factors(steps, shares, dirichlet_concentration=concentration)
-        cases.append({"shares": shares, "concentration": concentration, "steps": steps, "bayes_factors": [float(each) for each in factors]})
+        cases.append(
+            {"shares": shares, "concentration": concentration, "steps": steps, "bayes_factors": [float(factor) for factor in factors]}
+        )
     return cases
 
 

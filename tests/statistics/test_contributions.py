@@ -13,28 +13,36 @@ from hypothesis import strategies as st
 from streammetrics.statistics.contributions import ListSpread, ValueSums, contributions, corrected_z, rank_contributions
 
 sums = st.integers(0, 60).flatmap(lambda bottom: st.tuples(st.integers(0, bottom << 40 if bottom else 0), st.just(bottom)))
-arms = st.dictionaries(st.sampled_from(["", "home", "search", "_other", "cart"]), sums.map(lambda each: ValueSums(*each)), max_size=5)
+arms = st.dictionaries(
+    st.sampled_from(["", "home", "search", "_other", "cart"]), sums.map(lambda sums_of_value: ValueSums(*sums_of_value)), max_size=5
+)
 
 
 def mean(arm: dict[str, ValueSums], bits: int) -> Fraction:
-    return Fraction(sum(each.top for each in arm.values()), sum(each.bottom for each in arm.values()) << bits)
+    return Fraction(
+        sum(sums_of_value.top for sums_of_value in arm.values()), sum(sums_of_value.bottom for sums_of_value in arm.values()) << bits
+    )
 
 
 @given(arms, arms)
 def test_contributions_add_up_to_the_difference_without_rounding(treatment: dict[str, ValueSums], control: dict[str, ValueSums]) -> None:
     found = contributions(treatment, control, 40)
-    if not all(sum(each.bottom for each in arm.values()) for arm in (treatment, control)):
+    if not all(sum(sums_of_value.bottom for sums_of_value in arm.values()) for arm in (treatment, control)):
         assert found == {}
         return
-    assert sum(each.total for each in found.values()) == mean(treatment, 40) - mean(control, 40)
-    assert sum(each.share for each in found.values()) == sum(each.control_share for each in found.values()) == 1
+    assert sum(contribution.total for contribution in found.values()) == mean(treatment, 40) - mean(control, 40)
+    assert (
+        sum(contribution.share for contribution in found.values())
+        == sum(contribution.control_share for contribution in found.values())
+        == 1
+    )
 
 
 @given(arms, arms)
 def test_the_other_way_round_contributions_are_opposite(treatment: dict[str, ValueSums], control: dict[str, ValueSums]) -> None:
     one, other = contributions(treatment, control), contributions(control, treatment)
-    assert {value: (-each.within, -each.mix) for value, each in one.items()} == {
-        value: (each.within, each.mix) for value, each in other.items()
+    assert {value: (-contribution.within, -contribution.mix) for value, contribution in one.items()} == {
+        value: (contribution.within, contribution.mix) for value, contribution in other.items()
     }
 
 
@@ -42,16 +50,16 @@ def test_lists_that_move_to_a_worse_value_are_mix_and_no_effect() -> None:
     treatment = {"good": ValueSums(40, 50), "bad": ValueSums(10, 50)}
     control = {"good": ValueSums(64, 80), "bad": ValueSums(4, 20)}
     found = contributions(treatment, control)
-    assert [each.within for each in found.values()] == [0, 0]
-    assert sum(each.mix for each in found.values()) == Fraction(50, 100) - Fraction(68, 100)
-    assert all(each.mix < 0 for each in found.values())
+    assert [contribution.within for contribution in found.values()] == [0, 0]
+    assert sum(contribution.mix for contribution in found.values()) == Fraction(50, 100) - Fraction(68, 100)
+    assert all(contribution.mix < 0 for contribution in found.values())
 
 
 def test_a_value_of_one_arm_only_is_mix() -> None:
     found = contributions({"a": ValueSums(10, 50), "new": ValueSums(5, 50)}, {"a": ValueSums(20, 100)})
     assert found["new"].within == 0
     assert found["new"].control_mean is None
-    assert sum(each.total for each in found.values()) == Fraction(15, 100) - Fraction(20, 100)
+    assert sum(contribution.total for contribution in found.values()) == Fraction(15, 100) - Fraction(20, 100)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4), st.integers(1, 50), st.integers(1, 50))
@@ -86,7 +94,7 @@ def test_intervals_of_segment_values_hold_without_an_effect(by_user: bool) -> No
             whole = worth.mean()
             residuals = np.bincount(user, worth - whole, 500)
             spreads.append(ListSpread(500 / 499 * (residuals**2).sum() / user.size, whole))
-            sums_of.append([(np.count_nonzero(value == each), worth[value == each].mean()) for each in range(values)])
+            sums_of.append([(np.count_nonzero(value == index), worth[value == index].mean()) for index in range(values)])
         z = corrected_z(0.05, values)
         for (lists_t, mean_t), (lists_c, mean_c) in zip(*sums_of, strict=True):
             variance = spreads[0].variance(lists_t, mean_t) + spreads[1].variance(lists_c, mean_c)

@@ -58,16 +58,18 @@ def test_a_worse_value_is_named_with_its_lift_and_that_of_the_others() -> None:
         return np.where((surface == 0) & is_treatment, 0.5, 1.0)
 
     found = [named(seed, worth) for seed in range(20)]
-    assert all([*each] == [("surface", "home")] for each in found)
-    lifts = [each["surface", "home"] for each in found]
-    assert np.mean([each.lift for each in lifts]) == pytest.approx(-0.5, abs=0.03)
-    assert np.mean([each.others_lift for each in lifts]) == pytest.approx(0.0, abs=0.03)
+    assert all([*named] == [("surface", "home")] for named in found)
+    lifts = [named["surface", "home"] for named in found]
+    assert np.mean([named_value.lift for named_value in lifts]) == pytest.approx(-0.5, abs=0.03)
+    assert np.mean([named_value.others_lift for named_value in lifts]) == pytest.approx(0.0, abs=0.03)
 
 
 def test_lists_that_moved_are_no_effect() -> None:
     found = [named(seed, evenly(1.0), moves=0.35) for seed in range(20)]
-    assert all({pair for pair, each in one.items() if each.moved} == {("surface", "search"), ("surface", "cart")} for one in found)
-    assert sum(each.lift is not None for one in found for each in one.values()) <= 2
+    assert all(
+        {pair for pair, named_value in one.items() if named_value.moved} == {("surface", "search"), ("surface", "cart")} for one in found
+    )
+    assert sum(named_value.lift is not None for one in found for named_value in one.values()) <= 2
 
 
 SPREAD = ListSpread(0.24, 0.4)
@@ -80,7 +82,7 @@ def even(lists: int) -> ValueLists:
 def test_a_shift_needs_a_least_size_and_enough_effective_users() -> None:
     def moved(share: float, effective: float) -> bool:
         lists = 100_000
-        sides = [{"a": even(round(lists * each)), "b": even(lists - round(lists * each))} for each in (share, 0.3)]
+        sides = [{"a": even(round(lists * side_share)), "b": even(lists - round(lists * side_share))} for side_share in (share, 0.3)]
         return bool(named_values(*(Arm(effective, SPREAD, {"segment": side}) for side in sides), 0.01, 0.05))
 
     assert moved(0.3 + 1.5 * SHIFT_MIN, 1e5)

@@ -29,17 +29,17 @@ from tests.support.columns import MEASURES, ONE, totals
 
 means = st.floats(0.01, 10)
 errors = st.floats(1e-4, 0.3)
-arms = st.tuples(means, errors).map(lambda each: Estimate(each[0], (each[0] * each[1]) ** 2, 1_000))
+arms = st.tuples(means, errors).map(lambda mean_and_error: Estimate(mean_and_error[0], (mean_and_error[0] * mean_and_error[1]) ** 2, 1_000))
 
 
-@given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
+@given(st.lists(totals().filter(lambda row: row[0] > 0), min_size=2, max_size=10))
 @example([[1, ONE, ONE, 1, 5, ONE >> 3], [40, 0, 0, 0, 200, 0]])
 @example([[2, ONE, ONE, 2, 10, ONE >> 2]] * 3)
 def test_mean_and_variance_equal_the_delta_method_exactly(users: list[list[int]]) -> None:
     moments = of_users(MEASURES, users)
     columns = {"ndcg@10": (1, 0, ONE), "dcg@10": (5, 0, 1 << 32), "item_hit_rate@5": (3, 4, 1)}
     for name, (top, bottom, unit) in columns.items():
-        pairs = [(Fraction(each[top], unit), each[bottom]) for each in users]
+        pairs = [(Fraction(row[top], unit), row[bottom]) for row in users]
         below = sum(d for _, d in pairs)
         found = estimate(MEASURES, MEASURES.named(name), moments)
         if not below:
@@ -51,11 +51,11 @@ def test_mean_and_variance_equal_the_delta_method_exactly(users: list[list[int]]
         assert found == Estimate(float(mean), float(variance), count)
 
 
-@given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
+@given(st.lists(totals().filter(lambda row: row[0] > 0), min_size=2, max_size=10))
 @example([[1, 0, 0, 0, 5, 0], [3, ONE, ONE, 1, 15, 0], [1, ONE, ONE, 1, 5, 0]])
 def test_the_share_of_users_with_a_hit_has_the_variance_of_a_proportion(users: list[list[int]]) -> None:
     found = estimate(MEASURES, MEASURES.named("user_hit_rate@5"), of_users(MEASURES, users))
-    share = Fraction(sum(each[2] > 0 for each in users), len(users))
+    share = Fraction(sum(row[2] > 0 for row in users), len(users))
     assert found == Estimate(float(share), float(share * (1 - share) / (len(users) - 1)), len(users))
 
 
@@ -125,8 +125,8 @@ def test_lift_and_difference_agree_about_zero(treatment: Estimate, control: Esti
 @given(arms, arms, st.floats(0.01, 100), st.floats(0.001, 1))
 @example(Estimate(0.38, 1e-4, 1_000), Estimate(0.40, 1e-4, 1_000), 100.0, 0.02)
 def test_the_unit_of_a_metric_does_not_matter(treatment: Estimate, control: Estimate, unit: float, tau: float) -> None:
-    def scaled(each: Estimate) -> Estimate:
-        return Estimate(each.mean * unit, each.variance * unit**2, each.users)
+    def scaled(estimate: Estimate) -> Estimate:
+        return Estimate(estimate.mean * unit, estimate.variance * unit**2, estimate.users)
 
     one = lift_interval(treatment, control, Mixture(tau, tau), 0.05)
     other = lift_interval(scaled(treatment), scaled(control), Mixture(tau * unit, tau * unit), 0.05)
@@ -181,7 +181,7 @@ def test_items_per_list_and_lists_per_user_are_means_with_a_variance_clustered_b
     users = [[lists, 0, 3 * lists, 0, items] for lists, items in ((1, 5), (2, 20), (4, 40))]
     moments = of_users(measures, users)
     assert measures.items_per_list is not None
-    items, lists = (estimate(measures, each, moments) for each in (measures.items_per_list, measures.lists_per_user))
+    items, lists = (estimate(measures, measure, moments) for measure in (measures.items_per_list, measures.lists_per_user))
     assert items is not None
     assert lists is not None
     mean = 65 / 7

@@ -11,7 +11,7 @@ from streammetrics.statistics.estimates import effective_users, largest_user_sha
 from streammetrics.statistics.moments import of_users
 from tests.support.columns import MEASURES, ONE, totals
 
-arms = st.lists(totals().filter(lambda each: each[0] > 0), min_size=1, max_size=12)
+arms = st.lists(totals().filter(lambda row: row[0] > 0), min_size=1, max_size=12)
 
 
 USUAL = [1, ONE // 2, ONE, 1, 5, 1 << 33]
@@ -24,10 +24,10 @@ USUAL = [1, ONE // 2, ONE, 1, 5, 1 << 33]
 def test_effective_users_equal_counting_and_the_share_is_an_upper_bound(users: list[list[int]]) -> None:
     moments = of_users(MEASURES, users)
     for measure, weights in (
-        (MEASURES.named("ndcg@10"), [each[0] for each in users]),
-        (MEASURES.named("item_hit_rate@5"), [each[4] for each in users]),
+        (MEASURES.named("ndcg@10"), [row[0] for row in users]),
+        (MEASURES.named("item_hit_rate@5"), [row[4] for row in users]),
     ):
-        expected = sum(weights) ** 2 / sum(each * each for each in weights) if any(weights) else 0.0
+        expected = sum(weights) ** 2 / sum(weight * weight for weight in weights) if any(weights) else 0.0
         assert effective_users(MEASURES, measure, moments) == pytest.approx(expected)
         share = largest_user_share_max(len(users), effective_users(MEASURES, measure, moments))
         assert share >= (max(weights) / sum(weights) if any(weights) else 0.0) - 1e-9

@@ -72,13 +72,13 @@ def summed(all_users: list[list[int]]) -> list[int]:
 @example([[2, 0, 1, 0, 1, 0], [1, 0, -1, 0, 1, 0]], 0.05, 1)
 def test_the_mean_is_post_stratified_with_a_clustered_variance(all_users: list[list[int]], alpha: float, level: int) -> None:
     found = preference(summed(all_users), alpha, min_users=2, effective_users_min=0, level=level)
-    counted = [each for each in all_users if each[0] + each[1]]
-    d = [sum(each[kind] for each in counted) for kind in (0, 1)]
+    counted = [user for user in all_users if user[0] + user[1]]
+    d = [sum(user[kind] for user in counted) for kind in (0, 1)]
     if not any(d):
         assert found is None
         return
     assert found is not None
-    y = [[each[2 + 2 * level + kind] for each in counted] for kind in (0, 1)]
+    y = [[user[2 + 2 * level + kind] for user in counted] for kind in (0, 1)]
     assert found.plain == pytest.approx((sum(y[0]) + sum(y[1])) / sum(d))
     assert found.first_share == d[1] / sum(d)
     if not all(d):
@@ -86,12 +86,12 @@ def test_the_mean_is_post_stratified_with_a_clustered_variance(all_users: list[l
         return
     means = [sum(y[kind]) / d[kind] for kind in (0, 1)]
     assert found.mean == pytest.approx(sum(means) / 2, abs=1e-15)
-    rest = [sum((y[kind][at] - means[kind] * each[kind]) / d[kind] for kind in (0, 1)) / 2 for at, each in enumerate(counted)]
+    rest = [sum((y[kind][at] - means[kind] * user[kind]) / d[kind] for kind in (0, 1)) / 2 for at, user in enumerate(counted)]
     count = len(counted)
     if count < 2:
         assert found.variance == math.inf
         return
-    assert found.variance == pytest.approx(count / (count - 1) * math.fsum(each * each for each in rest), rel=1e-9, abs=1e-18)
+    assert found.variance == pytest.approx(count / (count - 1) * math.fsum(residual * residual for residual in rest), rel=1e-9, abs=1e-18)
     apart = difference(Estimate(found.mean, found.variance, found.users), Estimate(0.0, 0.0, found.users), Mixture(0.05), alpha)
     assert (None if apart is None else apart[1:]) == (None if found.lower is None else (found.lower, found.upper))
     assert not (found.preferred and found.disliked)
@@ -103,14 +103,14 @@ def test_the_other_team_has_the_opposite_mean_and_the_same_variance(all_users: l
     moments = summed(all_users)
     turned = reversed_credit(moments)
     assert reversed_credit(turned) == moments
-    one, other = (preference(each, 0.05, min_users=2, effective_users_min=0, level=1) for each in (moments, turned))
+    one, other = (preference(credits, 0.05, min_users=2, effective_users_min=0, level=1) for credits in (moments, turned))
     if one is not None and other is not None:
         assert (one.mean, one.variance, one.first_share) == (-other.mean, other.variance, pytest.approx(1 - other.first_share))
 
 
 def test_removing_a_user_leaves_the_others() -> None:
     one, other = [2, 1, -1, 1, 0, 0], [0, 3, 0, -2, 0, 1]
-    assert add(summed([one, other]), [-each for each in credit_moments(other)]) == summed([one])
+    assert add(summed([one, other]), [-moment for moment in credit_moments(other)]) == summed([one])
     assert credit_moments([0, 0, 0, 0, 0, 0]) == [0] * credit_width(2)
 
 
@@ -167,7 +167,7 @@ def test_no_team_is_preferred_while_one_rarely_drafts_first(rare: int) -> None:
     """Each kind of lists needs 20 effective users. All lists together have them long before."""
     usual, seldom = ([1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]) if rare else ([0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0])
     found = [preference(summed([usual] * 300 + [seldom] * users), 0.05) for users in (19, 20)]
-    assert [(each.effective_orders, each.preferred) for each in found if each is not None] == [(19.0, False), (20.0, True)]
+    assert [(estimate.effective_orders, estimate.preferred) for estimate in found if estimate is not None] == [(19.0, False), (20.0, True)]
 
 
 def simulated(seed: int, first_chance: float, appeal: float = 1.0, users: int = 300) -> list[int]:
@@ -188,12 +188,14 @@ def simulated(seed: int, first_chance: float, appeal: float = 1.0, users: int = 
 @pytest.mark.parametrize("first_chance", [0.5, 0.8, 0.95])
 def test_a_team_that_drafts_first_more_often_has_no_advantage(first_chance: float) -> None:
     found = [preference(simulated(seed, first_chance), 0.05) for seed in range(200)]
-    assert all(each is not None and each.lower is not None for each in found)
-    known = [each for each in found if each is not None]
-    assert np.mean([each.mean for each in known]) == pytest.approx(0.0, abs=0.01)
-    assert np.mean([each.plain for each in known]) == pytest.approx(0.2 * (2 * first_chance - 1), abs=0.01)
-    assert np.mean([each.mean**2 for each in known]) == pytest.approx(float(np.mean([each.variance for each in known])), rel=0.3)
-    assert np.mean([each.preferred or each.disliked for each in known]) <= 0.05
+    assert all(estimate is not None and estimate.lower is not None for estimate in found)
+    known = [estimate for estimate in found if estimate is not None]
+    assert np.mean([estimate.mean for estimate in known]) == pytest.approx(0.0, abs=0.01)
+    assert np.mean([estimate.plain for estimate in known]) == pytest.approx(0.2 * (2 * first_chance - 1), abs=0.01)
+    assert np.mean([estimate.mean**2 for estimate in known]) == pytest.approx(
+        float(np.mean([estimate.variance for estimate in known])), rel=0.3
+    )
+    assert np.mean([estimate.preferred or estimate.disliked for estimate in known]) <= 0.05
 
 
 @pytest.mark.parametrize("first_chance", [0.5, 0.9])
@@ -211,15 +213,15 @@ def test_without_a_preference_it_is_rarely_ever_wrong_at_many_looks(first_chance
 
 def test_the_correction_makes_a_fair_draft_more_precise() -> None:
     found = [preference(simulated(seed, 0.5), 0.05) for seed in range(200)]
-    corrected, plain = ([getattr(each, name) for each in found] for name in ("mean", "plain"))
+    corrected, plain = ([getattr(estimate, name) for estimate in found] for name in ("mean", "plain"))
     assert np.var(corrected) < np.var(plain)
 
 
 def test_a_preference_is_found_in_spite_of_the_draft() -> None:
     """The second team is better and rarely drafts first. By the plain credit it seems worse."""
     found = [preference(simulated(seed, 0.1, appeal=1.6, users=1_500), 0.05) for seed in range(20)]
-    assert all(each is not None and each.plain < 0 < each.mean for each in found)
-    assert np.mean([each is not None and each.preferred for each in found]) > 0.8
+    assert all(estimate is not None and estimate.plain < 0 < estimate.mean for estimate in found)
+    assert np.mean([estimate is not None and estimate.preferred for estimate in found]) > 0.8
 
 
 @pytest.mark.parametrize(("credit", "preferred", "disliked"), [(1, True, False), (-1, False, True), (0, False, False)])
@@ -232,7 +234,7 @@ def test_all_against_none_is_found_in_both_directions(credit: int, preferred: bo
 
 def test_a_few_users_who_all_prefer_one_team_are_not_enough() -> None:
     found = [preference(summed([[1, 1, 1, 1, 1, 1]] * users), 0.05, min_users=2, effective_users_min=0) for users in (5, 7, 8)]
-    assert [each is not None and each.preferred for each in found] == [False, True, True]
+    assert [estimate is not None and estimate.preferred for estimate in found] == [False, True, True]
     several = preference(summed([[1, 1, 1, 1, 1, 1]] * 7), 0.05, min_users=2, effective_users_min=0, teams=3)
     assert several is not None
     assert not several.preferred

@@ -36,8 +36,8 @@ def test_moments_merge_over_any_partition(users: list[list[int]], cut: int) -> N
 @given(st.lists(totals(), max_size=8))
 def test_many_users_at_once_equal_one_by_one(users: list[list[int]]) -> None:
     expected = zero(MEASURES)
-    for each in users:
-        expected = add(expected, of_user(MEASURES, each))
+    for row in users:
+        expected = add(expected, of_user(MEASURES, row))
     assert of_users(MEASURES, users) == expected
     assert of_users(MEASURES, np.array(users, dtype=np.int64).reshape(-1, MEASURES.totals_width)) == expected
 
@@ -45,9 +45,11 @@ def test_many_users_at_once_equal_one_by_one(users: list[list[int]]) -> None:
 @given(st.lists(st.tuples(totals(), totals()), min_size=13, max_size=16))
 def test_many_users_with_covariates_equal_one_by_one(users: list[tuple[list[int], list[int]]]) -> None:
     known, earlier = ([pair[at] for pair in users] for at in (0, 1))
-    values = [WITH_COVARIATES.covariate_values(each) for each in earlier]
+    values = [WITH_COVARIATES.covariate_values(row) for row in earlier]
     columns = WITH_COVARIATES.covariate_columns(np.array(earlier))
-    assert columns.tolist() == [[number for each in own for number in ((0, 0) if each is None else (1, each))] for own in values]
+    assert columns.tolist() == [
+        [number for covariate in own for number in ((0, 0) if covariate is None else (1, covariate))] for own in values
+    ]
     one_by_one = zero(WITH_COVARIATES)
     for own, extra in zip(known, values, strict=True):
         one_by_one = add(one_by_one, of_user(WITH_COVARIATES, own, extra))
@@ -59,23 +61,24 @@ def test_covariates_of_large_means_are_exact() -> None:
     earlier = [[1 << 19, 1, ONE, 5, 7, (1 << 61) + 1], [1 << 20, 1, ONE, 3, 1 << 50, 5], [0] * 6]
     columns = WITH_COVARIATES.covariate_columns(np.array(earlier))
     assert columns.tolist() == [
-        [number for each in WITH_COVARIATES.covariate_values(row) for number in ((0, 0) if each is None else (1, each))] for row in earlier
+        [number for covariate in WITH_COVARIATES.covariate_values(row) for number in ((0, 0) if covariate is None else (1, covariate))]
+        for row in earlier
     ]
 
 
 @given(st.lists(st.tuples(totals(), st.none() | covariates()), max_size=8))
 def test_lists_of_covariates_equal_one_by_one(users: list[tuple[list[int], list[int | None] | None]]) -> None:
     expected = zero(WITH_COVARIATES)
-    for each, extra in users:
-        expected = add(expected, of_user(WITH_COVARIATES, each, extra))
-    assert of_users(WITH_COVARIATES, [each for each, _ in users], [extra for _, extra in users]) == expected
+    for row, extra in users:
+        expected = add(expected, of_user(WITH_COVARIATES, row, extra))
+    assert of_users(WITH_COVARIATES, [row for row, _ in users], [extra for _, extra in users]) == expected
 
 
 @pytest.mark.parametrize("size", [256, 257, 2_469, 8_192, 8_193])
 def test_the_largest_words_add_up_exactly(size: int) -> None:
     narrow = Measures(Scorer(["mrr@10"]).columns)
     top = (1 << 62) - 1
-    assert of_users(narrow, np.full((size, 2), top)) == [size * each for each in of_user(narrow, [top, top])]
+    assert of_users(narrow, np.full((size, 2), top)) == [size * total for total in of_user(narrow, [top, top])]
 
 
 @pytest.mark.parametrize("size", [255, 256, 257, 5_000])
@@ -84,8 +87,8 @@ def test_blocks_of_many_large_users_are_exact(size: int) -> None:
     top = (1 << 62) - 1
     users = random.integers(top - 1_000, top, (size, MEASURES.totals_width))
     expected = [0] * MEASURES.moments_width
-    for each in users.tolist():
-        expected = add(expected, of_user(MEASURES, each))
+    for row in users.tolist():
+        expected = add(expected, of_user(MEASURES, row))
     assert of_users(MEASURES, users) == expected
 
 

@@ -22,7 +22,7 @@ def by_definition(one: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) 
     found = {}
     for measure in MEASURES:
         pairs = [
-            tuple(MEASURES.row(each)[place] for each in (left, right) for place in (measure.top, measure.bottom))
+            tuple(MEASURES.row(totals)[place] for totals in (left, right) for place in (measure.top, measure.bottom))
             for left, right in zip(one, other, strict=True)
             if left[0] and right[0]
         ]
@@ -43,7 +43,7 @@ def test_cross_moments_equal_their_definition_in_any_parts_and_form(users: list[
     one, other = ([pair[side] for pair in users] for side in (0, 1))
     found = cross_of_users(LAYOUT, one, other)
     assert found == add(cross_of_users(LAYOUT, one[:cut], other[:cut]), cross_of_users(LAYOUT, one[cut:], other[cut:]))
-    arrays = [np.array(each, dtype=np.int64).reshape(-1, MEASURES.totals_width) for each in (one, other)]
+    arrays = [np.array(rows, dtype=np.int64).reshape(-1, MEASURES.totals_width) for rows in (one, other)]
     assert found == cross_of_users(LAYOUT, *arrays) == LAYOUT.swapped(cross_of_users(LAYOUT, other, one))
     sums = {str(measure): tuple(found[place] for place in LAYOUT.places(measure)) for measure in MEASURES}
     assert sums == by_definition(one, other)

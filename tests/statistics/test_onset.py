@@ -49,7 +49,7 @@ def test_a_weak_change_has_a_wider_span() -> None:
     widths = []
     for jump in (-0.06, -0.2):
         found = [change_point(*simulated(seed, 30, jump), 0.05) for seed in range(100)]
-        widths.append(np.mean([each.last - each.first for each in found if each is not None]))
+        widths.append(np.mean([onset.last - onset.first for onset in found if onset is not None]))
     assert widths[0] > 2 * widths[1]
 
 

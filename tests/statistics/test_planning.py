@@ -67,7 +67,7 @@ def test_the_plan_equals_simulated_paths_at_our_boundary(verdict: PlannedWord, m
     assumed = Assumptions(variation=0.85, rules=VerdictRules(margin=margin, minimum_lift=minimum_lift))
     unit, mixture, drift = assumed.unit_variance, assumed.mixture(verdict), assumed.rules.distance(verdict, lift)
     users = np.unique(np.round(np.geomspace(assumed.first_users, 60_000, 1_400))).astype(np.float64)
-    bounds = np.array([one_sided(unit / each, mixture, 0.05) * math.sqrt(each / unit) for each in users])
+    bounds = np.array([one_sided(unit / count, mixture, 0.05) * math.sqrt(count / unit) for count in users])
     random, information = np.random.default_rng(4), users / unit
     steps, crossings = np.diff(information, prepend=0.0), list[float]()
     for _ in range(15):
@@ -94,7 +94,7 @@ def test_more_users_from_the_first_look_is_the_rest_of_the_plan() -> None:
     drift, variance = 0.1, unit / first
     scores = drift / math.sqrt(variance) + random.standard_normal(150)
     half = [more_users(ComparisonScore(int(first), float(z), variance, HALF.mixture("regressed"), drift), 0.05) for z in scores]
-    later = sorted(first + each.half for each in half)
+    later = sorted(first + step.half for step in half)
     assert later[len(later) // 2] == pytest.approx(found.half, rel=0.3)
 
 
@@ -140,8 +140,8 @@ def verdict_users(users: Users, looks: Floats, lift: float, minimum_lift: float)
     """Return the users of both arms at the first verdict `regressed` (margin 0) of one simulated experiment."""
     half = (looks // 2).astype(np.int64)
     sums = []
-    for each in (lift, 0.0):
-        lists, values = users.draw(int(half[-1]), each)
+    for true_lift in (lift, 0.0):
+        lists, values = users.draw(int(half[-1]), true_lift)
         parts = [np.cumsum(column)[half - 1] for column in (lists, values, values * values, lists * lists, values * lists)]
         d, y, yy, dd, yd = parts
         mean = y / d
@@ -163,7 +163,7 @@ def test_the_planned_number_is_near_the_simulated_median_and_the_range_holds_80_
     median = simulated[200]
     rules = VerdictRules(margin=0.0)
     planned = [plan(Assumptions(variation=Users(10_000 + seed).variation(200), rules=rules), "regressed", -0.1) for seed in range(60)]
-    assert np.mean([abs(each.half / median - 1) <= 0.25 for each in planned]) >= 0.8
+    assert np.mean([abs(plan.half / median - 1) <= 0.25 for plan in planned]) >= 0.8
     exact = plan(Assumptions(variation=Users(5).variation(200_000), rules=rules), "regressed", -0.1)
     assert abs(exact.half / median - 1) < 0.12
-    assert np.mean([exact.early <= each <= exact.late for each in simulated]) == pytest.approx(0.8, abs=0.05)
+    assert np.mean([exact.early <= days <= exact.late for days in simulated]) == pytest.approx(0.8, abs=0.05)

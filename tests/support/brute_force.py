@@ -101,7 +101,7 @@ def _scope(kept: StoredSums, plain: Measures) -> Scope:
         scope.entries |= {(variant, str(measure), tuple(entry)): _sums(measures, measure, moments) for measure in measures}
     scope.credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
     scope.users = {(variant, tuple(entry)): tuple(sums) for (variant, entry), sums in kept.entry_users.sums.items()}
-    scope.reactions = {variant: tuple(each) for variant, each in kept.reactions.items()}
+    scope.reactions = {variant: tuple(sums) for variant, sums in kept.reactions.items()}
     scope.reacting = {variant: users for variant, users in kept.reacting.items() if any(users)}
     assert kept.hours.length == 1
     for block, row in kept.hours.rows.items():
@@ -110,10 +110,13 @@ def _scope(kept: StoredSums, plain: Measures) -> Scope:
         scope.moves |= {(block, *pair): users for pair, users in row.moves.items()}
         scope.values |= {(block, *key, variant): users for key, variants in row.values.items() for variant, users in variants.items()}
         for (variant, entry), totals in row.totals.items():
-            scope.hours[block, variant, tuple(entry)] = totals[0], {str(each): _columns(plain, each, totals) for each in plain.of_lists}
+            scope.hours[block, variant, tuple(entry)] = (
+                totals[0],
+                {str(measure): _columns(plain, measure, totals) for measure in plain.of_lists},
+            )
     layout = CovarianceLayout(plain)
     scope.pairs = {
-        pair: {str(each): (sums[0], *(sums[place] for place in layout.places(each))) for each in plain}
+        pair: {str(measure): (sums[0], *(sums[place] for place in layout.places(measure))) for measure in plain}
         for pair, sums in kept.pairs.items()
         if any(sums)
     }
@@ -133,5 +136,5 @@ def _sums(measures: Measures, measure: Measure, moments: Sequence[int]) -> Sums:
 def users_shown(windows: Iterable[UniqueUserWindow]) -> Shown:
     assert all(window.complete for window in windows)
     return {
-        (window.window_ms, window.end_ms): {each.arm: (each.users, dict(each.users_with_hit)) for each in window.arms} for window in windows
+        (window.window_ms, window.end_ms): {arm.arm: (arm.users, dict(arm.users_with_hit)) for arm in window.arms} for window in windows
     }

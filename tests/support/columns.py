@@ -25,7 +25,7 @@ def totals(lists_max: int = 50) -> st.SearchStrategy[list[int]]:
             st.integers(0, 3 * lists),
             st.integers(0, 2 * lists),
             st.integers(0, lists << 36),
-        ).map(lambda each: [lists, each[0], each[1] * ONE, each[2], each[2] + each[3], each[4]])
+        ).map(lambda drawn: [lists, drawn[0], drawn[1] * ONE, drawn[2], drawn[2] + drawn[3], drawn[4]])
 
     return st.integers(0, lists_max).flatmap(of)
 

@@ -74,9 +74,11 @@ class Reports(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _families(
-            "experiment", ("experiment", "variant", "metric", "k", "scope"), (measure_rows(each) for each in self._reports)
+            "experiment", ("experiment", "variant", "metric", "k", "scope"), (measure_rows(report) for report in self._reports)
         )
-        yield from _families("interleaving", ("experiment", "team", "against", "scope"), (preference_rows(each) for each in self._reports))
+        yield from _families(
+            "interleaving", ("experiment", "team", "against", "scope"), (preference_rows(report) for report in self._reports)
+        )
         entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
         entered.add_metric([], time.time() - BEHIND_SECONDS)
         yield entered

@@ -41,10 +41,10 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
         name: Times(
             float("-inf") if span.start_ms is None else span.start_ms,
             float("inf") if span.end_ms is None else span.end_ms,
-            next(((each.from_ms, each.start_ms) for each in rules.earlier if each.experiment == name), None),
+            next(((earlier_run.from_ms, earlier_run.start_ms) for earlier_run in rules.earlier if earlier_run.experiment == name), None),
             rules.strata.get(name),
         )
-        for name in (*rules.spans, *rules.strata, *(each.experiment for each in rules.earlier))
+        for name in (*rules.spans, *rules.strata, *(earlier_run.experiment for earlier_run in rules.earlier))
         for span in [rules.span(name)]
     }
     return experiments(

@@ -89,7 +89,7 @@ def published(tasks: Tasks) -> dict[str, ExperimentReport]:
 
 def since_start(report: Report | None) -> dict[str, ExperimentReport]:
     assert report is not None
-    return {each.experiment: each for each in report.experiments if each.scope == SINCE_START}
+    return {experiment.experiment: experiment for experiment in report.experiments if experiment.scope == SINCE_START}
 
 
 def exposed(report: ExperimentReport) -> dict[str, int]:

@@ -37,7 +37,7 @@ def report_at(now_ms: int, *experiments: ExperimentReport, age_ms: int = 0) -> R
     watermark_ms = now_ms - base.settings["out_of_orderness_ms"] - age_ms
     entered_ms = watermark_ms - sum(base.settings[name] for name in ("lateness_ms", "attribution_ms", "pane_ms"))
     shown = experiments or (passing(), failing(), waiting())
-    by_name = {each.experiment: each for each in shown}
+    by_name = {experiment.experiment: experiment for experiment in shown}
     return replace(
         base,
         watermark_ms=watermark_ms,

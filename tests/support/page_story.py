@@ -164,9 +164,9 @@ def mixed_experiment() -> ExperimentReport:
     reason = "12 % lower ndcg@10 than control, but 9 % higher dcg@10; the measures contradict each other: choose which one counts"
     mixed = Verdict("mixed", reason)
     variants = tuple(
-        replace(each, verdict=mixed, measures=tuple(replace(one, verdict=mixed) if one.paging else one for one in each.measures))
-        if each.variant == "deep-list"
-        else each
-        for each in found.variants
+        replace(variant, verdict=mixed, measures=tuple(replace(one, verdict=mixed) if one.paging else one for one in variant.measures))
+        if variant.variant == "deep-list"
+        else variant
+        for variant in found.variants
     )
     return replace(found, variants=variants, verdict=verdict_of_all(variants) or found.verdict)

@@ -63,7 +63,7 @@ def _keys_of_counts(tree: ast.Module) -> Iterator[str]:
 def _returned(tree: ast.Module, function: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == function:
-            found = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
+            found = [statement.value for statement in ast.walk(node) if isinstance(statement, ast.Return) and statement.value is not None]
             yield from _words(part for value in found for part in ast.walk(value))
 
 

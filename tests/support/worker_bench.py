@@ -118,11 +118,11 @@ def truth_of(logs: Logs, orders: Mapping[int, Order], settings: Settings = SETTI
     malformed: Counter[tuple[str, str]] = Counter()
     refused: set[tuple[str, Input, int, bytes | None]] = set()
     for task, order in orders.items():
-        for each in order:
-            if isinstance(each, Idle | Tick):
-                steps[task].append(each)
+        for step in order:
+            if isinstance(step, Idle | Tick):
+                steps[task].append(step)
                 continue
-            place, offset = each
+            place, offset = step
             _, record_ms, value = logs.of[place][offset]
             (event,) = decode(value)
             if isinstance(event, MalformedEvent):

@@ -106,7 +106,7 @@ def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: Prometh
         (last,) = prometheus.wait_for(verdict(job))
         (least,) = prometheus.query(f"min_over_time({verdict(job)}[10m])")
         alarms = prometheus.query(f'min_over_time(streammetrics_experiment_verdict{{job="{job}", metric="ndcg", k="10"}}[10m]) == -1')
-        users = sum(each.value for each in prometheus.query(f'streammetrics_experiment_users{{job="{job}", scope="start"}}'))
+        users = sum(sample.value for sample in prometheus.query(f'streammetrics_experiment_users{{job="{job}", scope="start"}}'))
         text, plain = (streammetrics("report", "--config", service.config, "--format", form) for form in ("text", "json"))
         assert (text.returncode, plain.returncode) == (0, 0), text.stderr + plain.stderr
         words = {experiment["verdict"]["word"] for experiment in json.loads(plain.stdout)["experiments"]}

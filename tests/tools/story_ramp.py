@@ -130,8 +130,8 @@ def watch_broken_step(broker: KafkaBroker, redis_url: str) -> BrokenStepSeen:
             just_after = asked(*ask, "--since", iso(second_ms))
             broken = asked(*watch, iso(second_ms), "--deadline", f"{DEADLINE_SECONDS}s")
             failed_ms = time.time_ns() // 1_000_000
-    answers = [json.loads(each.stdout) for each in (good, just_after, broken)]
-    return BrokenStepSeen([(each["gate"], each["reason"]) for each in answers], (failed_ms - second_ms) / 1_000)
+    answers = [json.loads(call.stdout) for call in (good, just_after, broken)]
+    return BrokenStepSeen([(answer["gate"], answer["reason"]) for answer in answers], (failed_ms - second_ms) / 1_000)
 
 
 def watch_ramp(broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer, folder: Path) -> RampSeen:

@@ -209,7 +209,7 @@ def test_earlier_windows_are_those_that_were_shown_then(lists: list[tuple[int, i
         if then.complete and groups:
             expected.append((end, groups))
     found = [*windows.earlier(newest, 10 * after, oldest_kept, 9)] if newest.complete else []
-    assert [(each.end_ms, each.groups) for each in found] == (expected if newest.complete else [])
+    assert [(window.end_ms, window.groups) for window in found] == (expected if newest.complete else [])
 
 
 def test_earlier_windows_have_the_first_groups_and_those_without_a_segment_first() -> None:
@@ -217,4 +217,4 @@ def test_earlier_windows_have_the_first_groups_and_those_without_a_segment_first
     windows = aggregator()
     windows.update(0, {start: encode_pane({segment: tally(1), GROUPS[1]: tally(2)}) for start in (0, 10, 20)}, None, NEVER)
     newest = windows.window(20, "final", 37, NEVER, 25)
-    assert [[values.group for values in each.groups] for each in windows.earlier(newest, 0, NEVER, 1)] == [[GROUPS[1]]] * 2
+    assert [[values.group for values in window.groups] for window in windows.earlier(newest, 0, NEVER, 1)] == [[GROUPS[1]]] * 2

@@ -26,7 +26,7 @@ def test_sums_beyond_64_bits_are_exact(count: int) -> None:
     tallies = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all", *(variant for _, variant in experiments)])
     for pane in (0, 60_000):
         for group in ("all", "control", "treatment"):
-            mine = [each for each in lists if each.ts == pane and group in ("all", each.experiments[0][1])]
+            mine = [impression for impression in lists if impression.ts == pane and group in ("all", impression.experiments[0][1])]
             if mine:
                 assert tallies[pane, group][:3] == [len(mine), len(mine), len(mine) * BEST]
     assert all(type(number) is int for tally in tallies.values() for number in tally)
@@ -35,8 +35,8 @@ def test_sums_beyond_64_bits_are_exact(count: int) -> None:
 def test_removed_lists_beyond_64_bits_sum_to_zero() -> None:
     lists = [shown(number, 0, "control") for number in range(30_000)]
     gained = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
-    for each in lists:
-        each.tallied, each.exists = each.facts(), False
+    for impression in lists:
+        impression.tallied, impression.exists = impression.facts(), False
     lost = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
     assert [one + other for one, other in zip(gained[0, "all"], lost[0, "all"], strict=True)] == HIGHEST.zero()
     assert gained[0, "all"][2] > 1 << 63

@@ -129,7 +129,7 @@ class TestDigest:
     def test_the_rules_have_the_digest_of_the_file_and_not_its_path(self, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
         other = tmp_path_factory.mktemp("other")
         (other / "reader.py").write_text(READER)
-        here, there = (decoding_settings(configured(each, '[events]\nreader = "reader.py:read"').settings) for each in (folder, other))
+        here, there = (decoding_settings(configured(place, '[events]\nreader = "reader.py:read"').settings) for place in (folder, other))
         assert here == there
         assert str(folder) not in str(here)
         (other / "reader.py").write_text(READER + "\n")

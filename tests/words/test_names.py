@@ -52,7 +52,7 @@ def test_groups_are_in_the_order_of_their_names() -> None:
 
 def test_a_report_has_its_variants_in_this_order_after_the_control() -> None:
     report = experiment(dict.fromkeys(["-10", "control", "-1", "-2"], 0.3))
-    assert [each.variant for each in report.variants] == ["control", "-1", "-2", "-10"]
+    assert [variant.variant for variant in report.variants] == ["control", "-1", "-2", "-10"]
     without = experiment({"-10": 0.3, "-2": 0.3}, control="-3")
     assert "Variants seen: -2, -10. " in without.verdict.reason
     assert without.verdict.reason.endswith("the one that you compare with: -2, -10")
@@ -76,8 +76,18 @@ def test_line_breaks_and_direction_marks_are_replaced(character: str) -> None:
 def test_no_control_characters_remain(text: str) -> None:
     shown = fit(text)
     assert len(shown) == len(text)
-    assert not [each for each in shown if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")]
-    assert not {unicodedata.bidirectional(each) for each in shown} & {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    assert not [character for character in shown if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")]
+    assert not {unicodedata.bidirectional(character) for character in shown} & {
+        "LRE",
+        "RLE",
+        "LRO",
+        "RLO",
+        "PDF",
+        "LRI",
+        "RLI",
+        "FSI",
+        "PDI",
+    }
 
 
 @given(st.text(st.characters()))

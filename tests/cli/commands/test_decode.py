@@ -37,7 +37,7 @@ def test_each_record_is_shown_with_what_it_becomes_or_why_not(tmp_path: Path) ->
 
 def test_a_variant_that_is_a_number_or_a_boolean_is_shown_as_used_and_a_label_that_is_dropped_with_its_reason(tmp_path: Path) -> None:
     labels = {"experiments": {"ranker": True}}, {"experiments": {"ranker": ["on"]}}
-    done = called("decode", lines(tmp_path, *({**SHOWN, "items": ["a"], **each} for each in labels)))
+    done = called("decode", lines(tmp_path, *({**SHOWN, "items": ["a"], **label} for label in labels)))
     assert done.stdout.splitlines()[:2] == [
         "record 1: list r of [a], ranker=true, user u, 2026-03-01T12:00:00.000Z",
         "record 2: list r of [a], labels not used: label_bad_type, user u, 2026-03-01T12:00:00.000Z",

@@ -57,12 +57,12 @@ def test_json_has_the_same_plan() -> None:
     (found,) = planned("--variation", "0.85", "--users-per-day", "1000", "--margin", "0.05", "--lift", "-0.1", "--lift", "0")
     assert found["assumptions"]["margin"] == 0.05
     plain, drop, _ = found["plans"]
-    assert [(each["verdict"], each["margin"]) for each in found["plans"]] == [("regressed", 0.0), ("regressed", 0.05), ("safe", 0.05)]
+    assert [(plan["verdict"], plan["margin"]) for plan in found["plans"]] == [("regressed", 0.0), ("regressed", 0.05), ("safe", 0.05)]
     assert plain["users"]["p50"] < drop["users"]["p50"]
     assert 1_000 * drop["days"]["p50"] == pytest.approx(drop["users"]["p50"])
     assert drop["users"]["p10"] < drop["users"]["p50"] < drop["users"]["p80"] < drop["users"]["p90"]
-    assert [each["days"] for each in found["detectable"]] == [1, 2, 7, 14, 28]
-    drops = [each["drop"] for each in found["detectable"]]
+    assert [effect["days"] for effect in found["detectable"]] == [1, 2, 7, 14, 28]
+    drops = [effect["drop"] for effect in found["detectable"]]
     assert drops == sorted(drops)
     assert drops[-1] < -0.05
 
@@ -79,16 +79,19 @@ def test_a_small_share_and_several_treatments_need_more_users() -> None:
 def test_a_report_gives_variance_rate_and_what_is_still_needed(saved: Path) -> None:
     (found,) = planned(saved)
     report = json.loads(saved.read_text())
-    (whole,) = (each for each in report["experiments"] if each["scope"] == "start")
+    (whole,) = (experiment for experiment in report["experiments"] if experiment["scope"] == "start")
     control, treatment = whole["variants"]
-    own = next(each for each in control["measures"] if each["paging"])
+    own = next(measure for measure in control["measures"] if measure["paging"])
     assert found["metric"] == f"{own['metric']}@{own['k']}"
     assert found["assumptions"]["variation"] == pytest.approx(own["error"] * control["users"] ** 0.5 / own["mean"])
     assert found["assumptions"]["users_per_day"] > 0
     assert treatment["verdict"]["word"] == "inconclusive"
     assert treatment["needed"]
-    assert found["needed"] == [{"variant": "treatment", **each} for each in treatment["needed"]]
-    assert all(each["hours"] == pytest.approx(24 * each["users"] / found["assumptions"]["users_per_day"]) for each in treatment["needed"])
+    assert found["needed"] == [{"variant": "treatment", **needed_users} for needed_users in treatment["needed"]]
+    assert all(
+        needed_users["hours"] == pytest.approx(24 * needed_users["users"] / found["assumptions"]["users_per_day"])
+        for needed_users in treatment["needed"]
+    )
     text = called("plan", saved).stdout
     assert "treatment needs about" in text
     assert "A new experiment" in text

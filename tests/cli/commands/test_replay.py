@@ -75,7 +75,7 @@ def test_a_file_standard_input_and_a_compressed_file_give_the_same_bytes(tmp_pat
 
 def test_the_order_of_the_files_changes_no_number(tmp_path: Path) -> None:
     records = sent(FAULTY)
-    files = [write(tmp_path / topic, (each for each in records if each.topic == topic)) for topic in ("impressions", "feedback")]
+    files = [write(tmp_path / topic, (record for record in records if record.topic == topic)) for topic in ("impressions", "feedback")]
     panes, report, letters = replayed(tmp_path, *files)
     again_panes, again_report, again_letters = replayed(tmp_path, *reversed(files))
     assert again_panes == panes
@@ -88,8 +88,8 @@ def test_splitting_input_without_late_events_changes_no_number(tmp_path: Path) -
     panes, report, _ = replayed(tmp_path, write(tmp_path / "whole", records))
     chance = random.Random(6)
     for parts in (2, 5):
-        dealt = [(chance.randrange(parts), each) for each in records]
-        files = [write(tmp_path / f"part{part}", (each for chosen, each in dealt if chosen == part)) for part in range(parts)]
+        dealt = [(chance.randrange(parts), record) for record in records]
+        files = [write(tmp_path / f"part{part}", (record for chosen, record in dealt if chosen == part)) for part in range(parts)]
         split_panes, split_report, split_letters = replayed(tmp_path, *files)
         assert split_panes == panes
         assert differing(split_report, report) == []
@@ -103,7 +103,7 @@ def test_cutting_a_log_into_files_changes_no_number(tmp_path: Path) -> None:
     (tmp_path / "blank").write_bytes(b"\n \n\n")
     for words in ((), ("--no-flush",)):
         panes, report, _ = replayed(tmp_path, whole, words=words)
-        assert report["watermark_ms"] == (max(json.loads(each.value)["ts"] for each in records) - 5_000 if words else None)
+        assert report["watermark_ms"] == (max(json.loads(record.value)["ts"] for record in records) - 5_000 if words else None)
         for cuts in ((2_000,), (500, 700, 3_999), (1_000, 1_001, 2_000, 3_000)):
             ends = [0, *cuts, len(records)]
             files = [write(tmp_path / f"part{end}", records[start:end]) for start, end in itertools.pairwise(ends)]
@@ -125,7 +125,7 @@ def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Pa
         _, report, _ = replayed(tmp_path, *files, words=ONE_EVENT_SETS_THE_TIME)
         experiments = report["experiments"]
         assert isinstance(experiments, list)
-        assert {each["experiment"] for each in experiments} == {"new"}
+        assert {experiment["experiment"] for experiment in experiments} == {"new"}
 
 
 @pytest.mark.parametrize(("place", "jobs"), [(0, "1"), (30, "1"), (1, "2")])
@@ -135,7 +135,7 @@ def test_a_list_of_a_clock_that_is_a_year_ahead_does_not_become_the_experiment(t
     done = called("replay", write(tmp_path / "events", [*lines, *later(NOON_MS)]), "--report", tmp_path / "report", "--jobs", jobs)
     assert done.returncode == 0, done.stderr
     experiments = json.loads((tmp_path / "report").read_bytes())["experiments"]
-    assert [variant["users"] for each in experiments if each["scope"] == "start" for variant in each["variants"]] == [59]
+    assert [variant["users"] for experiment in experiments if experiment["scope"] == "start" for variant in experiment["variants"]] == [59]
 
 
 def test_the_names_of_files_do_not_change_experiments(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_names_of_files_do_not_change_experiments(tmp_path: Path) -> None:
         _, report, _ = replayed(tmp_path, *files)
         experiments.append(report["experiments"])
     assert experiments[0] == experiments[1]
-    assert {each["health"]["unmatched_share"] for each in experiments[0] if each["scope"] == "start"} == {1.0}
+    assert {experiment["health"]["unmatched_share"] for experiment in experiments[0] if experiment["scope"] == "start"} == {1.0}
 
 
 def test_the_number_of_commits_changes_no_number(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_failed_replay_keeps_the_old_files_and_leaves_no_partial_ones(tmp_path
     assert "cannot be read beyond line" in done.stderr
     assert done.stdout == ""
     assert (panes.read_text(), letters.read_text()) == ("the former one", "former letters")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.ndjson.gz", "events", "letters", "panes"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.ndjson.gz", "events", "letters", "panes"]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -335,7 +335,7 @@ def test_outputs_do_not_touch_files_with_similar_names(tmp_path: Path) -> None:
     assert (done.returncode, path.read_bytes()) == (0, before)
     assert panes.read_bytes().startswith(b'{"pane_start_ms"')
     assert json.loads(report.read_bytes())["counters"]["events"] == 10
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["events", "events.part", "letters", "letters.part"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "events.part", "letters", "letters.part"]
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
@@ -346,7 +346,7 @@ def test_outputs_cannot_go_to_standard_output(option: str, tmp_path: Path, monke
     assert (done.returncode, done.stdout) == (2, "")
     assert f"Invalid value for '{option}': standard output is not allowed here" in " ".join(done.stderr.split())
     assert called("replay", path, option, "./-", "--quiet").returncode == 0
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["-", "events"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["-", "events"]
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
@@ -357,7 +357,7 @@ def test_data_are_not_written_under_a_name_that_a_browser_runs(option: str, name
     assert (done.returncode, done.stdout) == (2, "")
     said = "".join(done.stderr.split())
     assert f"{tmp_path}/{name}isthenameofapage,andthisfileholdsdata" in said
-    assert [each.name for each in tmp_path.iterdir()] == ["events"]
+    assert [path.name for path in tmp_path.iterdir()] == ["events"]
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
@@ -404,7 +404,7 @@ def test_the_table_shows_events_refused_events_and_each_variant(tmp_path: Path) 
 def test_each_reason_of_refused_events_is_shown_with_an_example(jobs: str, tmp_path: Path) -> None:
     path = tmp_path / "events"
     seconds = b'{"type":"impression","impression_id":"a","user_id":"u","ts":"1732183200","items":["x"]}\n'
-    good = b"".join(each.value + b"\n" for each in sent(CLEAN, 40))
+    good = b"".join(event.value + b"\n" for event in sent(CLEAN, 40))
     path.write_bytes(good + b"{\n" + seconds + seconds + b'{"type":"page_view"}\n')
     other = tmp_path / "other"
     other.write_bytes(b"not an event\n")
@@ -531,7 +531,7 @@ def test_times_that_look_like_seconds_are_a_warning(tmp_path: Path) -> None:
 def test_every_form_of_file_gives_the_numbers_of_its_lines(tmp_path: Path) -> None:
     records = sent(CLEAN, 1_000)
     panes, report, _ = replayed(tmp_path, write(tmp_path / "lines", records))
-    events = [json.loads(each.value) for each in records]
+    events = [json.loads(record.value) for record in records]
     for number, (form, make) in enumerate(FORMS.items()):
         other = tmp_path / f"file{number}"
         other.write_bytes(make(events))
@@ -545,14 +545,14 @@ def test_a_folder_and_a_pattern_name_the_files_that_they_hold(tmp_path: Path) ->
     folder = tmp_path / "day"
     (folder / "hour").mkdir(parents=True)
     write(folder / "a.ndjson", records[:500])
-    (folder / "hour" / "b.json.zst").write_bytes(zstandard.compress(array([json.loads(each.value) for each in records[500:]])))
+    (folder / "hour" / "b.json.zst").write_bytes(zstandard.compress(array([json.loads(record.value) for record in records[500:]])))
     (folder / "_SUCCESS").write_text("not an event")
     for named in (folder, str(folder / "**" / "*.*")):
         other_panes, other_report, _ = replayed(tmp_path, named)
         assert (other_panes == panes, differing(other_report, report)) == (True, [])
         inputs = other_report["inputs"]
         assert isinstance(inputs, list)
-        assert [each["topic"] for each in inputs] == [str(folder / "a.ndjson"), str(folder / "hour" / "b.json.zst")]
+        assert [input_position["topic"] for input_position in inputs] == [str(folder / "a.ndjson"), str(folder / "hour" / "b.json.zst")]
 
 
 def test_a_dead_letter_names_the_row(tmp_path: Path) -> None:
@@ -571,7 +571,7 @@ def test_one_wrong_clock_in_a_file_makes_no_other_event_late(tmp_path: Path) -> 
     assert "an event was ahead of the other events of its input and moved no watermark" in done.stderr
     report = json.loads(output.read_text())
     assert report["counters"] == {"ahead": 1, "events": 91}
-    hour = next(each for each in report["windows"] if each["window_ms"] == 3_600_000)
+    hour = next(window for window in report["windows"] if window["window_ms"] == 3_600_000)
     assert hour["groups"][0]["lists"] == 60
 
 

@@ -29,7 +29,7 @@ def asked(folder: Path, events: Iterable[dict[str, Any]], *words: str) -> Ended:
     log.write_text("".join(json.dumps(event) + "\n" for event in sorted(events, key=lambda event: event["ts"])))
     done = called("replay", log, "--report", path, "--quiet", *words)
     assert done.returncode == 0, done.stderr
-    report = next(each for each in json.loads(path.read_bytes())["experiments"] if each["scope"] == "start")
+    report = next(experiment for experiment in json.loads(path.read_bytes())["experiments"] if experiment["scope"] == "start")
     answer = called("gate", "ranker", path, "--json")
     return Ended(report, answer.returncode, json.loads(answer.stdout), called("gate", "ranker", path).stdout.splitlines()[0])
 
@@ -65,9 +65,9 @@ def test_a_ranker_that_was_switched_off_stays_decided_while_its_users_get_the_li
     assert found.report["health"]["troubles"] == []
     assert found.report["warnings"] == []
     assert "decided: treatment has had no list since 2026-03-01 11:59 UTC" in found.report["verdict"]["reason"]
-    (then,), (now,) = ([arm for arm in each.report["variants"] if arm["variant"] == "treatment"] for each in (before, found))
+    (then,), (now,) = ([arm for arm in replay.report["variants"] if arm["variant"] == "treatment"] for replay in (before, found))
     lifts, lifts_then = (
-        {each["metric"]: each["lift"] for each in arm["measures"] if each["metric"] != "user_hit_rate"} for arm in (now, then)
+        {measure["metric"]: measure["lift"] for measure in arm["measures"] if measure["metric"] != "user_hit_rate"} for arm in (now, then)
     )
     assert lifts == pytest.approx(lifts_then)
     assert now["decided_ms"] == then["last_ms"]

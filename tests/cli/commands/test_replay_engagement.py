@@ -57,5 +57,5 @@ def test_an_empty_ubi_query_is_a_list_without_items(tmp_path: Path) -> None:
     (tmp_path / "reader.py").write_text("from streammetrics.readers import ubi\nread = ubi.reader(empty_lists=True)\n")
     reader = tmp_path / "reader.py:read"
     settings = f'[events]\nreader = "{reader}"\n[engagement]\nnames = ["zero_result_rate", "abandonment_rate"]\n'
-    values = replayed(tmp_path, settings, "".join(json.dumps(each) + "\n" for each in documents))
+    values = replayed(tmp_path, settings, "".join(json.dumps(document) + "\n" for document in documents))
     assert (values["zero_result_rate"], values["abandonment_rate"]) == (0.5, 1.0)

@@ -85,7 +85,7 @@ def replayed(folder: Path, *args: object) -> tuple[dict[str, Any], str]:
 
 
 def users(experiment: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [(each["variant"], each["users"], each["first_exposures"]) for each in experiment["variants"]]
+    return [(variant["variant"], variant["users"], variant["first_exposures"]) for variant in experiment["variants"]]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -98,10 +98,10 @@ def test_exposures_give_the_same_numbers_as_labels(tmp_path: Path, jobs: int) ->
     wanted, _ = replayed(tmp_path, labelled)
     found, text = replayed(tmp_path, "--config", tmp_path / "config.toml", lists, flags, "--jobs", jobs)
     assert found["totals"] == wanted["totals"]
-    (mine,) = (each for each in found["experiments"] if each["scope"] == "start")
-    (theirs,) = (each for each in wanted["experiments"] if each["scope"] == "start")
+    (mine,) = (experiment for experiment in found["experiments"] if experiment["scope"] == "start")
+    (theirs,) = (experiment for experiment in wanted["experiments"] if experiment["scope"] == "start")
     assert users(mine) == users(theirs)
-    of_start = [next(one["looks"]["kept"] for one in each["history"] if one["scope"] == "start") for each in (found, wanted)]
+    of_start = [next(one["looks"]["kept"] for one in report["history"] if one["scope"] == "start") for report in (found, wanted)]
     assert min(map(len, of_start)) > 40
     assert min(looks[-1][1][1] for looks in of_start) > 250
     shown = sum(event["type"] == "impression" for event in events)
@@ -127,8 +127,10 @@ def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_
         report, _ = replayed(tmp_path, path, "--set", f"exposures.enabled={setting}")
         for experiment in report["experiments"]:
             experiment["known_from_ms"] = experiment["from_ms"] = None  # an experiment begins with its first exposure
-            exposed = {each["variant"]: each.pop("exposed_users") for each in experiment["variants"]}
-            assert all(exposed[each["variant"]] > each["first_exposures"] for each in experiment["variants"]) == (name == "exposures")
+            exposed = {variant["variant"]: variant.pop("exposed_users") for variant in experiment["variants"]}
+            assert all(exposed[variant["variant"]] > variant["first_exposures"] for variant in experiment["variants"]) == (
+                name == "exposures"
+            )
         found.append({key: report[key] for key in ("experiments", "history", "explanations", "totals", "users_open")})
     assert found[0] == found[1]
     assert len(found[0]["history"][0]["looks"]["kept"]) > 10
@@ -165,7 +167,7 @@ def test_lists_of_users_without_exposures_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "events.ndjson", [exposure, shown, *others])
     found, text = replayed(tmp_path, path, "--set", "exposures.enabled=true")
     assert "exposures 1; 66.7 % of 3 lists have no variant" in text
-    (variant,) = (each for each in found["totals"] if each["variant"])
+    (variant,) = (total for total in found["totals"] if total["variant"])
     assert (variant["experiment"], variant["variant"], variant["lists"]) == ("ranker", "new", 1)
 
 
@@ -183,8 +185,8 @@ def test_the_split_is_checked_on_exposures_even_if_few_users_see_a_list(tmp_path
         events.append({"type": "impression", "impression_id": "r", "user_id": f"later{user}", "ts": ts + 7_200_000 + user, "items": ["a"]})
     found, text = replayed(tmp_path, "--config", config, write(tmp_path / "events.ndjson", events))
     assert "INVALID" in text.upper()
-    (whole,) = (each for each in found["experiments"] if each["scope"] == "start")
-    assert {each["variant"]: (each["exposed_users"], each["users"]) for each in whole["variants"]} == {
+    (whole,) = (experiment for experiment in found["experiments"] if experiment["scope"] == "start")
+    assert {variant["variant"]: (variant["exposed_users"], variant["users"]) for variant in whole["variants"]} == {
         "control": (1_800, 200),
         "treatment": (2_200, 200),
     }

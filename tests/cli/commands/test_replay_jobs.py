@@ -37,7 +37,7 @@ LATE: Traffic = replace(FAULTY, late_rate=0.1, late_ms=90_000)
 )
 def test_several_processes_write_the_bytes_of_one(traffic: Traffic, count: int, words: list[str], tmp_path: Path) -> None:
     records = sent(traffic, count)
-    files = [write(tmp_path / topic, (each for each in records if each.topic == topic)) for topic in ("impressions", "feedback")]
+    files = [write(tmp_path / topic, (record for record in records if record.topic == topic)) for topic in ("impressions", "feedback")]
     panes, report, letters = replayed(tmp_path, *files, words=words)
     split_panes, split_report, split_letters = replayed(tmp_path, *files, words=[*words, "--jobs", "3"])
     assert split_panes == panes

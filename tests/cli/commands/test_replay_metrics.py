@@ -22,7 +22,7 @@ def events() -> str:
         items = [f"i{at}" for at in range(len(grades))]
         lines.append({"type": "impression", **base, "ts": 1_700_000_000_000 + number, "items": items})
         for at, grade in enumerate(grades):
-            if action := next((name for name, each in GRADES.items() if each == grade), ""):
+            if action := next((name for name, graded in GRADES.items() if graded == grade), ""):
                 lines.append({"type": "feedback", **base, "item_id": items[at], "action": action, "ts": 1_700_000_000_100 + number})
     return "".join(json.dumps(line) + "\n" for line in lines)
 
@@ -44,7 +44,7 @@ def test_a_replay_gives_the_numbers_of_evaluate(tmp_path: Path, words: tuple[str
     path, report = tmp_path / "events.ndjson", tmp_path / "report.json"
     path.write_text(events())
     settings = [f"metrics.names={','.join(METRIC_NAMES)}", "metrics.cutoffs=2,5", "join.grades=click=1, save=2, buy=3", *words]
-    done = called("replay", path, "--report", report, "--quiet", *(word for each in settings for word in ("--set", each)))
+    done = called("replay", path, "--report", report, "--quiet", *(word for setting in settings for word in ("--set", setting)))
     assert (done.returncode, done.stderr) == (0, "")
     (total,) = json.loads(report.read_text())["totals"]
     expected = evaluate(from_grades(LISTS), names, spec).means

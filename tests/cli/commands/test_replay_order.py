@@ -61,7 +61,7 @@ def test_an_export_in_any_order_has_the_numbers_of_the_sorted_events(order: str,
     found, panes, printed = replayed(tmp_path, tmp_path / "export", words=words)
     assert numbers(found) == numbers(expected)
     assert panes == expected_panes
-    ((topic, count, misplaced),) = [tuple(each.values()) for each in found["sorted_inputs"]]
+    ((topic, count, misplaced),) = [tuple(sorted_input.values()) for sorted_input in found["sorted_inputs"]]
     assert (topic, count, misplaced > 150) == (str(tmp_path / "export"), 600, True)
     assert found["warnings"] == [
         f"{tmp_path}/export is not in order of time: in its order {misplaced} of 600 events are late or far ahead. So its events were "

@@ -258,7 +258,9 @@ def test_an_effect_that_lasts_for_a_day(tmp_path: Path) -> None:
     change = "the effect has changed: 100 % higher before 2026-03-02 00:00 UTC, 33.3 % lower since"
     assert change in found.reason
     assert change in found.warnings["effect changed"]
-    report = next(each for each in json.loads((tmp_path / "report.json").read_bytes())["experiments"] if each["scope"] == "start")
+    report = next(
+        experiment for experiment in json.loads((tmp_path / "report.json").read_bytes())["experiments"] if experiment["scope"] == "start"
+    )
     measure = next(arm for arm in report["variants"] if arm["variant"] == "treatment")["measures"][0]
     assert [round(day["lift"], 3) for day in measure["days"]] == [1.0] + [-0.333] * 4
     assert [(day["lists"], day["new_users"], day["control_new_users"]) for day in measure["days"]] == [(600, 600, 600)] + [(300,) * 3] * 4

@@ -89,7 +89,7 @@ def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     done = called("report", "-", "--format", "json", stdin=saved.read_bytes())
     shown = json.loads(done.stdout)
     assert (shown["experiments"], shown["history"]) != ([], [])
-    assert {each["scope"] for each in shown["experiments"]} == {"start", "day"}
+    assert {experiment["scope"] for experiment in shown["experiments"]} == {"start", "day"}
     assert sorted(shown["experiments"], key=str) == sorted(whole["experiments"], key=str)
     assert shown["history"] == whole["history"]
     assert shown["explanations"] == whole["explanations"] != []
@@ -187,7 +187,7 @@ def lists_of_forgers() -> Iterator[bytes]:
 
 def test_names_with_direction_controls_are_sanitized_on_the_terminal(tmp_path: Path) -> None:
     report = replayed(tmp_path, lists_of_forgers())
-    assert {each["variant"] for each in whole(report)["variants"]} == {"control", FORGED}  # files hold names as they came
+    assert {variant["variant"] for variant in whole(report)["variants"]} == {"control", FORGED}  # files hold names as they came
     output = called("report", report, "--all").stdout
     assert output.startswith(f"{SEEN} · since it began · ")
     assert f"{SEEN} has 3" in output
@@ -199,9 +199,9 @@ def test_names_with_direction_controls_are_sanitized_on_the_terminal(tmp_path: P
 def test_control_characters_in_a_report_are_sanitized(saved: Path) -> None:
     steering = "\x1b[2J\u202e"
     plain = json.loads(saved.read_bytes())
-    for each in plain["experiments"]:
-        each["verdict"]["reason"] += steering
-        for variant in each["variants"]:
+    for experiment in plain["experiments"]:
+        experiment["verdict"]["reason"] += steering
+        for variant in experiment["variants"]:
             variant["role"] += steering
             for measure in variant["measures"]:
                 measure["metric"] += steering
@@ -220,7 +220,7 @@ def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
 
 def whole(report: Path) -> dict[str, Any]:
     """Return the only experiment of a report, since it began."""
-    (found,) = (each for each in json.loads(report.read_bytes())["experiments"] if each["scope"] == "start")
+    (found,) = (experiment for experiment in json.loads(report.read_bytes())["experiments"] if experiment["scope"] == "start")
     assert isinstance(found, dict)
     return found
 
@@ -266,7 +266,7 @@ def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None
     config = tmp_path / "streammetrics.toml"
     config.write_text("[experiments.named.ranker]\nstart = 2024-11-21T10:00:00Z\ncuped_days = 7\n")
     found = whole(replayed(tmp_path, users_with_click_rates(), "--config", str(config), *MANY))
-    (precision,) = (each for each in found["variants"][1]["measures"] if (each["metric"], each["k"]) == ("precision", 10))
+    (precision,) = (measure for measure in found["variants"][1]["measures"] if (measure["metric"], measure["k"]) == ("precision", 10))
     reduced = precision["reduced"]
     assert reduced["users_with_earlier"] == sum(variant["users"] for variant in found["variants"]) == 300
     assert reduced["variance_reduction"] > 0.4

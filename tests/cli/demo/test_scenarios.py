@@ -28,7 +28,7 @@ def after_200_seconds(name: str, folder: Path) -> ExperimentReport:
     events.write_bytes(b"".join(record.value + b"\n" for record in records))
     settings = load_demo(None, {}, {}, name).settings
     report, *_ = replay(settings, [str(events)], ReplayOutputs())
-    (found,) = (each for each in report.experiments if each.scope == "start")
+    (found,) = (experiment for experiment in report.experiments if experiment.scope == "start")
     assert found.experiment == EXPERIMENT
     return found
 
@@ -56,7 +56,7 @@ def test_a_ramp_is_compared_with_lists_of_the_same_hours(tmp_path: Path) -> None
 
 def test_six_variants_have_three_regressions_one_improvement_and_one_undecided(tmp_path: Path) -> None:
     found = after_200_seconds("six-variants", tmp_path)
-    assert {each.variant: each.verdict.word if each.verdict else None for each in found.variants} == {
+    assert {variant.variant: variant.verdict.word if variant.verdict else None for variant in found.variants} == {
         "control": None,
         "gru4rec": "regressed",
         "item-knn": "regressed",
@@ -67,7 +67,7 @@ def test_six_variants_have_three_regressions_one_improvement_and_one_undecided(t
 
 
 def test_the_terminal_compares_the_control_with_the_worst_variant() -> None:
-    assert {name: each.treatment for name, each in SCENARIOS.items() if name != "six-variants"} == dict.fromkeys(
+    assert {name: scenario.treatment for name, scenario in SCENARIOS.items() if name != "six-variants"} == dict.fromkeys(
         ("regressed", "improved", "flat", "broken-split", "ramp"), "treatment"
     )
     assert SCENARIOS["six-variants"].treatment == "popularity"
@@ -75,7 +75,7 @@ def test_the_terminal_compares_the_control_with_the_worst_variant() -> None:
 
 def test_the_option_offers_all_scenarios() -> None:
     demo = command_named("demo")
-    (option,) = (each for each in demo.params if each.name == "scenario")
+    (option,) = (param for param in demo.params if param.name == "scenario")
     assert isinstance(option.type, click.Choice)
     assert [*option.type.choices] == [*SCENARIOS]
     assert option.default == DEFAULT_SCENARIO

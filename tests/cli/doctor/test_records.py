@@ -200,6 +200,8 @@ class TestKeys:
 
     def test_a_key_that_is_not_the_user_id_is_a_warning_with_an_example(self) -> None:
         [finding] = [
-            each for each in keyed(lambda user: partition_of(f'"{user}"', 4), lambda user: f'"{user}"'.encode()) if each.level == "warn"
+            finding
+            for finding in keyed(lambda user: partition_of(f'"{user}"', 4), lambda user: f'"{user}"'.encode())
+            if finding.level == "warn"
         ]
         assert finding.text == "topic shown: the key of 40 of 40 usable records is not the user id, such as '\"u0\"' for user 'u0'"

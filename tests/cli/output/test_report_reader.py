@@ -52,15 +52,18 @@ def test_after_a_replay_the_newest_window_gives_the_time() -> None:
 def test_scopes_are_ordered_and_a_first_day_is_shown_once() -> None:
     day = experiment({"control": 0.5, "treatment": 0.4}, scope="day")
     later = experiment({"control": 0.5, "treatment": 0.4}, scope="day", users=500)
-    assert [each.scope for each in read_report(plain(day, WORSE), "here").experiments] == ["start", "day"]
-    assert [each.scope for (each,) in read_report(plain(day, WORSE), "here").scopes_by_experiment()] == ["start"]
-    assert [each.scope for scopes in read_report(plain(later, WORSE), "here").scopes_by_experiment() for each in scopes] == ["start", "day"]
+    assert [experiment.scope for experiment in read_report(plain(day, WORSE), "here").experiments] == ["start", "day"]
+    assert [experiment.scope for (experiment,) in read_report(plain(day, WORSE), "here").scopes_by_experiment()] == ["start"]
+    assert [experiment.scope for scopes in read_report(plain(later, WORSE), "here").scopes_by_experiment() for experiment in scopes] == [
+        "start",
+        "day",
+    ]
 
 
 def test_experiments_can_be_chosen_by_name() -> None:
     results = read_report(plain(WORSE, SPLIT), "here")
-    assert [each.experiment for each in results.only(["split"]).experiments] == ["split"]
-    assert [each.experiment for each in saved_report(results.only(["split"])).history] == ["split"]
+    assert [experiment.experiment for experiment in results.only(["split"]).experiments] == ["split"]
+    assert [line.experiment for line in saved_report(results.only(["split"])).history] == ["split"]
     assert results.only([]) == results
     with pytest.raises(StreammetricsError, match="the report has no experiment 'other'; it has: ranker, split"):
         results.only(["other"])

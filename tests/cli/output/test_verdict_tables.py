@@ -21,7 +21,9 @@ def of(treatments: int) -> ExperimentReport:
     """An experiment in which each treatment needs more users."""
     found = experiment({"control": 0.5, **{f"v{number}": 0.5 for number in range(treatments)}}, users=150)
     needed = (NeededUsers("regressed", "ndcg", 10, -0.1, 1_200, 300, 4_200),)
-    return replace(found, variants=tuple(replace(each, needed=needed) if each.role == "treatment" else each for each in found.variants))
+    return replace(
+        found, variants=tuple(replace(variant, needed=needed) if variant.role == "treatment" else variant for variant in found.variants)
+    )
 
 
 def lines_about_users(lines: list[str]) -> list[str]:

@@ -29,7 +29,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
 
     class Admin:
         def describe_topics(self, names: list[str]) -> list[Mapping[str, Any]]:
-            return [each for each in entries if each["name"] in names]
+            return [entry for entry in entries if entry["name"] in names]
 
     @contextmanager
     def asking(settings: KafkaSettings, what: str) -> Iterator[Admin]:

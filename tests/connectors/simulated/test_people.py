@@ -195,7 +195,7 @@ def test_a_ramp_moves_users_from_the_first_variant_to_the_second_at_its_time() -
     before, after = ([variant_of(traffic, user, traffic.start_ms + at) for user in users] for at in (59_999, 60_000))
     assert [variant_of(traffic, user) for user in users] == before
     for found, shares in ((before, (0.8, 0.1, 0.05)), (after, (0.4, 0.5, 0.05))):
-        counts = Counter(each.name for each in found if each is not None)
+        counts = Counter(label.name for label in found if label is not None)
         for variant, share in zip(variants, shares, strict=True):
             assert_share(counts[variant.name], len(users), share)
     moved = {(one and one.name, other and other.name) for one, other in zip(before, after, strict=True) if one != other}
@@ -207,7 +207,7 @@ def test_several_ramps_follow_each_other() -> None:
     traffic = Traffic(users=20_000, seed=5, variants=(Variant("control", 0.99), Variant("treatment", 0.01)), ramps=ramps)
     for at, share in ((0, 0.01), (60_000, 0.05), (120_000, 0.5)):
         found = [variant_of(traffic, f"u{number}", traffic.start_ms + at) for number in range(20_000)]
-        assert_share(sum(each is not None and each.name == "treatment" for each in found), 20_000, share)
+        assert_share(sum(label is not None and label.name == "treatment" for label in found), 20_000, share)
     with pytest.raises(ConfigError, match="each after the one before it"):
         replace(traffic, ramps=ramps[::-1])
 
@@ -217,11 +217,11 @@ def test_each_list_has_the_variant_of_its_time() -> None:
         users=200, seed=5, variants=(Variant("control", 0.9), Variant("treatment", 0.1)), ramps=(Ramp(0.5, after_ms=300_000),)
     )
     shown = [json.loads(record.value) for record in generate(traffic, until_ms=traffic.start_ms + 600_000)]
-    lists = [each for each in shown if each["type"] == "impression"]
+    lists = [impression for impression in shown if impression["type"] == "impression"]
     assert lists
-    for each in lists:
-        expected = variant_of(traffic, each["user_id"], each["ts"])
-        assert each["experiments"] == ({} if expected is None else {"ranker": expected.name})
+    for impression in lists:
+        expected = variant_of(traffic, impression["user_id"], impression["ts"])
+        assert impression["experiments"] == ({} if expected is None else {"ranker": expected.name})
 
 
 def test_a_regression_from_the_start_is_a_variant_of_lower_quality() -> None:
@@ -233,13 +233,13 @@ def test_a_regression_from_the_start_is_a_variant_of_lower_quality() -> None:
 
 def test_interleaved_lists_are_drafted_by_both_rankers_pair_by_pair_and_by_chance() -> None:
     shown = [event for event in events(sample(Traffic(interleaved=True, items_per_list=7))) if isinstance(event, Impression)]
-    assert {each.experiments for each in shown} == {(("ranker", "interleaved"),)}
-    for each in shown:
-        pairs = [each.teams[at : at + 2] for at in range(0, 6, 2)]
+    assert {impression.experiments for impression in shown} == {(("ranker", "interleaved"),)}
+    for impression in shown:
+        pairs = [impression.teams[at : at + 2] for at in range(0, 6, 2)]
         assert all(set(pair) == {"control", "treatment"} for pair in pairs)
-        assert len(set(each.items)) == len(each.items) == len(each.teams) == 7
+        assert len(set(impression.items)) == len(impression.items) == len(impression.teams) == 7
     for place in range(7):
-        share = sum(each.teams[place] == "control" for each in shown) / len(shown)
+        share = sum(impression.teams[place] == "control" for impression in shown) / len(shown)
         assert abs(share - 0.5) < 4 * 0.5 / math.sqrt(len(shown))
 
 

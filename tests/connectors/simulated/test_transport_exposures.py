@@ -41,7 +41,7 @@ def by_user(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def variant_by_the_rule(exposures: list[dict[str, Any]], ts: int) -> str | None:
     """The variant of the latest of a user's exposures at or before a time."""
-    known = [(each["ts"], each["variant"]) for each in exposures if each["ts"] <= ts]
+    known = [(exposure["ts"], exposure["variant"]) for exposure in exposures if exposure["ts"] <= ts]
     return max(known)[1] if known else None
 
 
@@ -92,7 +92,7 @@ def test_each_visit_begins_with_an_exposure_and_each_move_of_a_ramp_with_another
     for visit in lists.values():
         variants = [shown["experiments"]["ranker"] for shown in sorted(visit, key=lambda shown: shown["ts"])]
         begun += 1 + sum(before != after for before, after in pairwise(variants))
-    mine = [each for each in exposures if int(each["user_id"][1:]) < traffic.users]
+    mine = [exposure for exposure in exposures if int(exposure["user_id"][1:]) < traffic.users]
     assert begun > len(lists) + 5, "the ramp moves users within a visit"
     assert begun <= len(mine) <= begun + 5, "those whose list is after the end"
 
@@ -113,7 +113,7 @@ def test_exposures_are_shortly_before_their_lists_and_often_arrive_after_them() 
     shown = by_user(of_type(found, "impression"))
     leads, behind = [], 0
     for at, event in enumerate(found):
-        after = [each["ts"] for each in shown[event["user_id"]] if each["ts"] >= event["ts"]]
+        after = [impression["ts"] for impression in shown[event["user_id"]] if impression["ts"] >= event["ts"]]
         if event["type"] == "exposure" and after:
             leads.append(min(after) - event["ts"])
             behind += at > place[event["user_id"], min(after)]

@@ -160,7 +160,7 @@ def test_probes_get_reasons_only_with_a_login(port: Port) -> None:
 
 def test_a_wrong_login_stays_wrong_and_keeps_others_logged_in(port: Port) -> None:
     credentials = [basic(USER, "wrong"), basic(USER, "wrong"), basic(USER, PASSWORD), basic(USER, "wrong"), basic(USER, PASSWORD)]
-    assert [port.ask("/metrics", each).status for each in credentials] == [401, 401, 200, 401, 200]
+    assert [port.ask("/metrics", credential).status for credential in credentials] == [401, 401, 200, 401, 200]
 
 
 def test_probes_with_a_wrong_login_are_rejected(still_port: Port) -> None:
@@ -218,7 +218,9 @@ def test_each_user_of_several_has_their_own_password(pipeline: Pipeline) -> None
     stored = {name: PasswordHash.parse(hash_password(f"{name}'s", cost=10)) for name in ("ada", "bob")}
     answers = HttpAnswers(pipeline.exposition(ProcessStatus()), Now(0.0))
     answers.show(pipeline.report())
-    with answering(HttpServer(answers, "127.0.0.1", 0, None, Login({name: each.matches for name, each in stored.items()}))) as server:
+    with answering(
+        HttpServer(answers, "127.0.0.1", 0, None, Login({name: stored_value.matches for name, stored_value in stored.items()}))
+    ) as server:
         port = Port(server, ProcessStatus())
         for _ in range(2):  # the second time they are recognised
             for user, password, status in (("ada", "ada's", 200), ("bob", "bob's", 200), ("ada", "bob's", 401), ("eve", "ada's", 401)):

@@ -230,7 +230,9 @@ class TestTooManyClients:
         with answering(HttpServer(answers, "127.0.0.1", 0, HttpRules(connections_max=4), login)) as server, ExitStack() as held:
             busy = held.enter_context(connected(server))
             busy.sendall(question)
-            wait_until(lambda: any(each.is_server_busy for each in server._socket.protocols.values()), what="the request is handled")
+            wait_until(
+                lambda: any(protocol.is_server_busy for protocol in server._socket.protocols.values()), what="the request is handled"
+            )
             for _ in range(20):
                 held.enter_context(connected(server)).sendall(b"GET")
             checked.set()

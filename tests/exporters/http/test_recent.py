@@ -41,7 +41,7 @@ def answers_of(pipeline: Pipeline) -> HttpAnswers:
 
 
 def live(recent: RecentPoints, metric: str = "ndcg@10", lists: str = "values") -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in plain(recent.lines(HOUR_MS, metric, lists))["windows"] if each["view"] == "live")
+    found: dict[str, Any] = next(window for window in plain(recent.lines(HOUR_MS, metric, lists))["windows"] if window["view"] == "live")
     return found
 
 
@@ -50,7 +50,7 @@ def test_every_value_is_kept_in_both_views() -> None:
     for step in range(3):
         recent.add_report(report(START_MS + step, a=10 + step))
     found = plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]
-    assert [each["view"] for each in found] == ["final", "live"]
+    assert [window["view"] for window in found] == ["final", "live"]
     assert found[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
     assert found[0]["ends_ms"] == [end - HOUR_MS for end in found[1]["ends_ms"]]
     assert found[1]["lines"] == [{"experiment": "a", "variant": "v", "segments": {}, "lists": [10, 11, 12], "values": [0.1, 0.11, 0.12]}]
@@ -108,7 +108,7 @@ def test_windows_without_an_end_give_no_points() -> None:
     recent.add_report(
         replace(found, windows=(replace(found.windows[0], end_ms=None, groups=()), replace(found.windows[1], complete=False)))
     )
-    assert [each["ends_ms"] for each in plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]] == [[], []]
+    assert [window["ends_ms"] for window in plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]] == [[], []]
 
 
 def test_old_points_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,17 +163,21 @@ def test_an_unknown_choice_is_rejected_with_the_allowed_ones(choice: tuple[int, 
 def story() -> tuple[Story, RecentPoints]:
     story, reports = make_story(START_MS, minutes=40)
     recent = RecentPoints(str(metric) for metric in story.pipeline.engine.layout.scorer.metrics)
-    for each in reports:
-        recent.add_report(each)
+    for report in reports:
+        recent.add_report(report)
     return story, recent
 
 
 class TestExperiments:
     def test_lifts_and_intervals_equal_the_reports_at_the_time_of_the_experiments(self, story: tuple[Story, RecentPoints]) -> None:
         latest = story[0].report()
-        (measure,) = (each for each in latest.experiments[0].variants[1].measures if (each.metric, each.k) == ("ndcg", 10))
-        found = next(each for each in plain(story[1].lines(HOUR_MS, "ndcg@10", "values"))["experiments"] if each["scope"] == "start")
-        (line,) = (each for each in found["lines"] if each["variant"] == "treatment")
+        (measure,) = (measure for measure in latest.experiments[0].variants[1].measures if (measure.metric, measure.k) == ("ndcg", 10))
+        found = next(
+            experiment
+            for experiment in plain(story[1].lines(HOUR_MS, "ndcg@10", "values"))["experiments"]
+            if experiment["scope"] == "start"
+        )
+        (line,) = (line for line in found["lines"] if line["variant"] == "treatment")
         assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, latest.entered_ms)
         assert latest.entered_ms != latest.final_ms
         assert (line["lift"][-1], line["lift_lower"][-1], line["lift_upper"][-1]) == (measure.lift, measure.lift_lower, measure.lift_upper)
@@ -209,7 +213,7 @@ class TestPaths:
         with served(answers) as base:
             status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
             assert status == 200
-            lines = next(each for each in found["windows"] if each["view"] == "live")["lines"]
+            lines = next(window for window in found["windows"] if window["view"] == "live")["lines"]
             late = next(line for line in lines if line["variant"] == "late" and not line["segments"])
             assert late["values"] == [None, 0.0]
 
@@ -238,12 +242,14 @@ def test_a_new_process_has_the_curves_of_the_one_before() -> None:
     """The final values are the same. The live ones are those of the panes as they are now."""
     story, reports = make_story(START_MS, minutes=45)
     before, after = RecentPoints(METRICS), RecentPoints(METRICS)
-    for each in reports:
-        before.add_report(each)
+    for report in reports:
+        before.add_report(report)
     fresh = replace(reports[-1], earlier_windows=story.pipeline.builder.earlier_windows(reports[-1]))
     after.add_report(fresh)
     after.add_report(replace(reports[-1], counts={}))  # a later report with the same ends must not take their place
-    ours, theirs = ({each["view"]: each for each in plain(one.lines(HOUR_MS, "ndcg@10", "values"))["windows"]} for one in (after, before))
+    ours, theirs = (
+        {window["view"]: window for window in plain(one.lines(HOUR_MS, "ndcg@10", "values"))["windows"]} for one in (after, before)
+    )
     for view, least in (("live", 40), ("final", 10)):
         lines = theirs[view]["lines"]
         shown_at = [at for at, _ in enumerate(theirs[view]["ends_ms"]) if any(line["lists"][at] for line in lines)]

@@ -53,7 +53,7 @@ def samples(exposition: Exposition, accept: str = "") -> Samples:
 
 def named(found: Samples, name: str) -> list[tuple[dict[str, str], float]]:
     """Return the samples of a name as (labels, value)."""
-    return [(dict(labels), value) for (each, labels), value in found.items() if each == f"streammetrics_{name}"]
+    return [(dict(labels), value) for (series, labels), value in found.items() if series == f"streammetrics_{name}"]
 
 
 def value(found: Samples, name: str, **labels: str) -> float:
@@ -379,7 +379,7 @@ class TestLife:
             thread.join()
         assert collected == [report]
         assert len(found) == 4
-        assert all(each == found[0] for each in found)
+        assert all(text == found[0] for text in found)
 
     def test_the_process_status_is_current_without_a_new_report(self, pipeline: Pipeline) -> None:
         status = ProcessStatus()
@@ -469,7 +469,7 @@ class TestExperiments:
         assert len([key for key in on_page if "team" in dict(key[1])]) == len(rows) == 6
 
     def test_teams_over_the_limit_are_counted_and_are_not_variants(self) -> None:
-        found = replace(ranker(), preferences=tuple(replace(each, team="zebra") for each in ranker().preferences))
+        found = replace(ranker(), preferences=tuple(replace(preference, team="zebra") for preference in ranker().preferences))
         for limit, shown_rows in ((3, 6), (2, 0)):
             exposition = Pipeline().exposition(label_values_max=limit)
             exposition.show(with_experiments(experiments("ranker"), found))
@@ -547,8 +547,8 @@ class TestBounds:
     def test_a_segment_with_a_taken_name_is_left_out_and_counted(self) -> None:
         pipeline = Pipeline(segments=("surface",)).feed("impressions", shown("u1"))
         report = pipeline.move_on(START_MS + 34 * MINUTE_MS).report()
-        window = next(each for each in report.windows if each.view == "final")
-        (home,) = (each for each in window.groups if each.group.value == "home")
+        window = next(window for window in report.windows if window.view == "final")
+        (home,) = (group for group in window.groups if group.group.value == "home")
         both = [replace(home, group=Group("", "", "surface", "home=x"), lists=1), replace(home, group=Group("", "", "surface=home", "x"))]
         exposition = pipeline.exposition()
         exposition.show(replace(report, windows=(replace(window, groups=tuple(both)),)))
@@ -563,9 +563,9 @@ class TestBounds:
         pipeline.feed("impressions", *(shown(f"u{index}", "control", experiment=name) for index, name in enumerate("abcd")))
         report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
         folded = []
-        for each in (replace(report, user_windows=()), report):
+        for report_now in (replace(report, user_windows=()), report):
             exposition = Pipeline().exposition(label_values_max=2)
-            exposition.show(each)
+            exposition.show(report_now)
             folded.append(value(samples(exposition), "series_folded_total"))
         assert {labels["experiment"] for labels, _ in named(samples(exposition), "window_users")} == {"", "a", "b"}
         assert folded[1] - folded[0] == 2 * 2 * 3  # two windows with users and hit rates at two cut-offs
@@ -676,10 +676,10 @@ class TestUnchangedLines:
     def test_a_later_report_has_the_series_of_a_new_exporter(self, pipeline: Pipeline) -> None:
         report, kept = pipeline.report(), pipeline.exposition()
         fewer = replace(report, windows=tuple(replace(w, groups=w.groups[1:]) for w in report.windows))
-        for each in (report, self.changed(report, 0.1), fewer, report, self.changed(report, 0.2)):
+        for report_now in (report, self.changed(report, 0.1), fewer, report, self.changed(report, 0.2)):
             fresh = pipeline.exposition()
             for exposition in (kept, fresh):
-                exposition.show(each)
+                exposition.show(report_now)
             assert samples(kept) == samples(fresh)
 
     def test_a_group_that_was_cut_off_is_whole_when_there_is_room_again(self, pipeline: Pipeline) -> None:

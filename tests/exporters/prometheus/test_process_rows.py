@@ -30,7 +30,7 @@ def values(collector: ProcessGroupCollector | ProcessCollector) -> dict[str, flo
 
 
 def test_without_worker_processes_the_series_are_those_of_the_client_library() -> None:
-    own, stock = (list(each.collect()) for each in (ProcessGroupCollector(), ProcessCollector(registry=None)))
+    own, stock = (list(collector.collect()) for collector in (ProcessGroupCollector(), ProcessCollector(registry=None)))
     assert [(family.name, family.type, family.documentation) for family in own] == [
         (family.name, family.type, family.documentation) for family in stock
     ]

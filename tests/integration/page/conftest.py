@@ -53,9 +53,9 @@ def visit(chromium: Browser, serve: Serve) -> Iterator[Open]:
         return found
 
     yield opened
-    for each in visits:
-        each.page.context.close()
-    assert [each.troubles for each in visits] == [[] for _ in visits]
+    for visit in visits:
+        visit.page.context.close()
+    assert [visit.troubles for visit in visits] == [[] for _ in visits]
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ class TestWithoutAMouse:
         for _ in range(39):
             page.keyboard.press("Tab")
             reached.append(page.evaluate(FOCUSED))
-        reached = [TABLE if each.startswith(TABLE) else each for each in reached]
+        reached = [TABLE if tag.startswith(TABLE) else tag for tag in reached]
         assert reached == [
             "Skip to the numbers",
             "window",

@@ -89,7 +89,7 @@ class TestChoices:
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
         report = history[1][-1]
-        whole = [replace(each, groups=tuple(values for values in each.groups if not values.group.segment)) for each in report.windows]
+        whole = [replace(window, groups=tuple(values for values in window.groups if not values.group.segment)) for window in report.windows]
         fresh.answers.show(replace(report, windows=tuple(whole)))
         found = visit(fresh.base)
         statistics = found.page.get_by_label("Statistics", exact=True)

@@ -145,7 +145,9 @@ class TestCurves:
         change = EffectChange(first_ms + 3 * DAY_MS, replace(days[0], end_ms=days[2].end_ms), replace(days[3], end_ms=days[4].end_ms))
         stats = experiment({"control": 0.5, "treatment": 0.55}, name=EXPERIMENT)
         variants = tuple(
-            replace(arm, measures=tuple(replace(each, days=days, change=change) if each.paging else each for each in arm.measures))
+            replace(
+                arm, measures=tuple(replace(measure, days=days, change=change) if measure.paging else measure for measure in arm.measures)
+            )
             if arm.variant == "treatment"
             else arm
             for arm in stats.variants

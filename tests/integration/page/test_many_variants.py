@@ -50,7 +50,9 @@ class TestManyVariants:
     def test_six_variants_have_one_row_each_and_the_banner_sums_up(self, show: Callable[..., Visit]) -> None:
         six = experiment(SIX, name="six")
         found = show(six)
-        lifts = {each.variant: one.lift or 0 for each in six.variants for one in each.measures if (one.metric, one.k) == ("ndcg", 10)}
+        lifts = {
+            variant.variant: one.lift or 0 for variant in six.variants for one in variant.measures if (one.metric, one.k) == ("ndcg", 10)
+        }
         fall, others = f"{MINUS}{-100 * lifts['popularity']:.1f}\u00a0%", "of 5 treatments 3 regressed, 1 is inconclusive, 1 improved"
         sure = "95\u00a0% confidence, safe to check at any time"
         banner = f"popularity: {fall.removeprefix(MINUS)} lower NDCG@10 than control; {sure}; {others}."
@@ -58,9 +60,9 @@ class TestManyVariants:
         line = found.page.locator("#overview li", has_text="six")
         (low, high) = next(
             (one.lift_lower or 0, one.lift_upper or 0)
-            for each in six.variants
-            for one in each.measures
-            if (each.variant, one.metric) == ("popularity", "ndcg")
+            for variant in six.variants
+            for one in variant.measures
+            if (variant.variant, one.metric) == ("popularity", "ndcg")
         )
         expect(line.locator(".line-lift")).to_have_text(fall)
         expect(line.locator(".line-interval")).to_have_text(f"{MINUS}{-100 * low:.1f}\u00a0% to {MINUS}{-100 * high:.1f}\u00a0%")
@@ -88,7 +90,9 @@ class TestManyVariants:
     ) -> None:
         last_ms = (history[1][-1].watermark_ms or 0) - 25 * HOUR_MS
         six, state = experiment(SIX, name="over"), ExperimentState(word, last_ms, "popularity has had no list since then")
-        variants = tuple(replace(each, state=state, last_ms=last_ms) if each.variant == "popularity" else each for each in six.variants)
+        variants = tuple(
+            replace(variant, state=state, last_ms=last_ms) if variant.variant == "popularity" else variant for variant in six.variants
+        )
         found = show(replace(six, state=state, last_ms=last_ms, decided_ms=last_ms, variants=variants, from_ms=last_ms - 72 * HOUR_MS))
         section = found.section("over")
         expect(section.locator(".verdict")).to_contain_text(f"decided {clock(last_ms)}")
@@ -135,7 +139,9 @@ class TestManyVariants:
     def test_an_interval_without_0_beside_an_open_verdict_is_explained(self, show: Callable[..., Visit]) -> None:
         found = show(many_variants())
         notes = found.section(EXPERIMENT).locator(".numbers > .reasons li")
-        (measure,) = (one for each in many_variants().variants if each.variant == "ranker-08" for one in each.measures if one.paging)
+        (measure,) = (
+            one for variant in many_variants().variants if variant.variant == "ranker-08" for one in variant.measures if one.paging
+        )
         assert measure.lift_upper is not None
         assert measure.lift_upper < 0
         expect(notes).to_have_text(
@@ -215,7 +221,7 @@ class TestManyVariants:
         [zero] = zeros
         popularity, two_tower = bars[0], bars[-1]
         assert popularity[0][1] < zero < two_tower[0][0], "certain drops are left of no difference, certain gains right of it"
-        (worst,) = (each for each in six.variants if each.variant == "popularity")
+        (worst,) = (variant for variant in six.variants if variant.variant == "popularity")
         measure = worst.measures[0]
         assert measure.lift is not None
         assert measure.lift_lower is not None
@@ -297,7 +303,7 @@ class TestManyVariants:
         expect(found.page.locator("summary:visible")).to_have_count(0)  # paper cannot be unfolded
         times = re.findall(r"\S+ \d\d:\d\d:\d\d\sUTC", found.page.locator("section.card").first.inner_text())
         assert times
-        assert [each for each in times if not re.match(r"\d{4}-\d\d-\d\d ", each)] == []  # paper is read on another day
+        assert [time_text for time_text in times if not re.match(r"\d{4}-\d\d-\d\d ", time_text)] == []  # paper is read on another day
         assert len(found.page.pdf()) > 20_000
         found.page.emulate_media(media="screen")
         expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(1)

@@ -41,7 +41,7 @@ class TestNumbers:
     def test_values_equal_the_report_and_have_the_end_of_their_window(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
         for view, head in (("final", "Final"), ("live", "Live")):
-            ends = next(each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, view))
+            ends = next(window["end_ms"] for window in report["windows"] if (window["window_ms"], window["view"]) == (HOUR_MS, view))
             expect(found.head(head)).to_have_text(f"{head}? last hourto {clock(ends)}")
             for variant in ("control", "treatment"):
                 values = group(report, view, variant)
@@ -53,9 +53,9 @@ class TestNumbers:
 
     def test_means_lifts_and_users_equal_the_report_with_their_time(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
-        (start,) = (each for each in report["experiments"] if each["scope"] == "start")
-        treatment = next(each for each in start["variants"] if each["variant"] == "treatment")
-        measure = next(each for each in treatment["measures"] if (each["metric"], each["k"]) == ("ndcg", 10))
+        (start,) = (experiment for experiment in report["experiments"] if experiment["scope"] == "start")
+        treatment = next(variant for variant in start["variants"] if variant["variant"] == "treatment")
+        measure = next(measure for measure in treatment["measures"] if (measure["metric"], measure["k"]) == ("ndcg", 10))
         lift, low, high = (f"{MINUS}{-100 * measure[name]:.1f}\u00a0%" for name in ("lift", "lift_lower", "lift_upper"))
         expect(found.cell("Lift", "treatment")).to_have_text(f"{lift}{low} to {high}")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
@@ -64,9 +64,9 @@ class TestNumbers:
             f"Variants side by side, final lists since the start to {clock(report['experiments_entered_ms'])}"
         )
         expect(found.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
-        arms = ", ".join(f"{each['variant']} {each['users']:,}" for each in start["variants"])
+        arms = ", ".join(f"{variant['variant']} {variant['users']:,}" for variant in start["variants"])
         expect(found.section(EXPERIMENT).locator(".facts")).to_contain_text(
-            f"{sum(each['users'] for each in start['variants']):,} users: {arms}."
+            f"{sum(variant['users'] for variant in start['variants']):,} users: {arms}."
         )
         found.page.get_by_text("Standard errors and effective users").click()
         exact = found.section(EXPERIMENT).locator("details", has_text="Standard errors").locator("tbody tr", has_text="treatment")
@@ -76,15 +76,17 @@ class TestNumbers:
 
     def test_users_of_the_window_have_their_hit_rate_and_their_own_end(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
-        (hour,) = (each for each in report["user_windows"] if each["window_ms"] == HOUR_MS)
+        (hour,) = (window for window in report["user_windows"] if window["window_ms"] == HOUR_MS)
         assert hour["end_ms"] < next(
-            each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, "final")
+            window["end_ms"] for window in report["windows"] if (window["window_ms"], window["view"]) == (HOUR_MS, "final")
         )
         for section, name, heads in ((EXPERIMENT, EXPERIMENT, ("control", "treatment")), ("All traffic", "", ("All traffic",))):
             head = found.head("Users of", section=section)
             expect(head).to_have_text(f"Users of the last hourto {clock(hour['end_ms'])}")
             for variant in heads:
-                (reached,) = (each for each in hour["groups"] if (each["experiment"], each["variant"]) == (name, variant if name else ""))
+                (reached,) = (
+                    group for group in hour["groups"] if (group["experiment"], group["variant"]) == (name, variant if name else "")
+                )
                 assert 0 < reached["users_with_hit"]["user_hit_rate@10"] < reached["users"]
                 share = f"{100 * reached['values']['user_hit_rate@10']:.1f}\u00a0% with a hit in the first 10"
                 expect(found.cell("Users of", variant, section=section)).to_have_text(f"{reached['users']:,}{share}")
@@ -117,7 +119,7 @@ class TestNumbers:
         stats = experiment(arms, name=EXPERIMENT, whole=True)
         port = serve(story.answers(), with_experiments(reports[-1], stats))
         found = visit(port.base)
-        treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
+        treatment = next(variant for variant in stats.variants if variant.variant == "treatment").measures[0]
         assert treatment.reduced is not None
         removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance removed"
         expect(found.cell("Lift", "treatment")).to_contain_text(removed)
@@ -172,14 +174,14 @@ class TestNumbers:
         found = visit(still.base)
         asked = fetched(still.base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
-        known = next(each for each in asked["experiments"] if each["scope"] == "start")
+        known = next(experiment for experiment in asked["experiments"] if experiment["scope"] == "start")
         figure.get_by_text("Curves as numbers").click()
         count = lifts(still.base)
         expect(figure.locator("tbody tr")).to_have_count(count)
         assert count > 30
         shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
         value, lower, upper = shown["series"]
-        assert [len([each for each in column if each is not None]) for column in (value, lower, upper)] == [count] * 3
+        assert [len([cell for cell in column if cell is not None]) for column in (value, lower, upper)] == [count] * 3
         assert all(low < middle < high for low, middle, high in zip(lower, value, upper, strict=True))
         expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
 

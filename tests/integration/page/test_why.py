@@ -17,7 +17,7 @@ class TestWhy:
         expect(shown.locator("li")).to_have_text(f"treatment, NDCG@10: {'; '.join(why['summary'])}.".replace("dcg@10", "DCG@10"))
         shown.get_by_text("Contributions by segment and rank").click()
         rows = shown.locator("table").first.locator("tbody tr")
-        expect(rows.locator("th")).to_have_text([f"surface={each['value']}" for each in why["segments"][0]["values"]])
+        expect(rows.locator("th")).to_have_text([f"surface={value['value']}" for value in why["segments"][0]["values"]])
         value = why["segments"][0]["values"][0]["contribution"]
         expect(rows.first.locator("td").first).to_contain_text(f"{MINUS if value < 0 else '+'}{abs(value):.4f}")
         expect(shown.locator("table").nth(1).locator("tbody th")).to_have_text(["ranks 1 to 2", "ranks 3 to 10"])
@@ -25,7 +25,7 @@ class TestWhy:
     def test_a_chosen_segment_shows_its_own_lift_with_an_interval(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?segment=surface%3Dhome&metric=ndcg&k=10")
         (why,) = fetched(still.base)["explanations"]
-        home = next(each for each in why["segments"][0]["values"] if each["value"] == "home")
+        home = next(value for value in why["segments"][0]["values"] if value["value"] == "home")
         shown = found.section(EXPERIMENT).locator(".segment")
         expect(shown.locator("caption")).to_have_text("NDCG@10 on surface=home, exploratory")
         row = shown.locator("tbody tr")

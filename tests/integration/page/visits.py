@@ -150,9 +150,9 @@ def group(
     report: dict[str, Any], view: str, variant: str, *, window_ms: int = HOUR_MS, segments: dict[str, str] | None = None
 ) -> dict[str, Any]:
     """Return a variant in a window of a report."""
-    window = next(each for each in report["windows"] if (each["window_ms"], each["view"]) == (window_ms, view))
+    window = next(window for window in report["windows"] if (window["window_ms"], window["view"]) == (window_ms, view))
     wanted = (EXPERIMENT if variant else "", variant, segments or {})
-    return next(each for each in window["groups"] if (each["experiment"], each["variant"], each["segments"]) == wanted)
+    return next(group for group in window["groups"] if (group["experiment"], group["variant"], group["segments"]) == wanted)
 
 
 def fetched(base: str, path: str = "/api/report") -> Any:
@@ -163,7 +163,7 @@ def fetched(base: str, path: str = "/api/report") -> Any:
 def lifts(base: str) -> int:
     """Count the recent lifts of NDCG@10 since the start on the server."""
     asked = fetched(base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
-    known = next(each for each in asked["experiments"] if each["scope"] == "start")
+    known = next(experiment for experiment in asked["experiments"] if experiment["scope"] == "start")
     return sum(lift is not None for line in known["lines"] for lift in line["lift"])
 
 
@@ -209,4 +209,4 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
     """
     axe = (fetched_by_npm("axe", "axe-core@4.10.3") / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     found = page.evaluate(f"async () => {{ {axe}; return (await axe.run({{ resultTypes: ['violations'] }})).violations; }}")
-    return [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
+    return [(violation["id"], [node["html"] for node in violation["nodes"]][:3]) for violation in found]

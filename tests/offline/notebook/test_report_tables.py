@@ -56,9 +56,9 @@ def test_a_replay_has_the_numbers_of_the_command(events: Path, result: ReplayTab
 
 def test_the_verdict_comes_first(result: ReplayTables) -> None:
     (start,) = (row for row in result.verdicts.rows() if row["scope"] == "start")
-    (report,) = (each for each in result.report["experiments"] if each["scope"] == "start")
+    (report,) = (experiment for experiment in result.report["experiments"] if experiment["scope"] == "start")
     assert (start["verdict"], start["reason"]) == (report["verdict"]["word"], report["verdict"]["reason"])
-    assert (start["treatment"], start["users"]) == ("treatment", sum(each["users"] for each in report["variants"]))
+    assert (start["treatment"], start["users"]) == ("treatment", sum(variant["users"] for variant in report["variants"]))
     first = f"{start['experiment']}: {start['verdict']}, {start['reason']}" + (f"; {start['warnings']}" if start["warnings"] else "")
     assert repr(result).splitlines()[0] == first
     assert result._repr_html_().startswith(f"<p>{html.escape(first)}</p>")

@@ -33,7 +33,7 @@ def test_snapshots_do_not_depend_on_the_input_or_on_commits(tmp_path: Path) -> N
     _, again, _ = replayed(tmp_path, "-", stdin=path.read_bytes(), words=often)
     assert (again["experiments"], again["history"]) == (report["experiments"], report["history"])
     _, begun, _ = replayed(tmp_path, write(tmp_path / "begun.ndjson", sent(traffic, 6_000)))
-    assert [users_and_scale(each)[1] for each in (report, begun)] == [users_and_scale(begun)[1]] * 2, "frozen at the first snapshot"
+    assert [users_and_scale(document)[1] for document in (report, begun)] == [users_and_scale(begun)[1]] * 2, "frozen at the first snapshot"
     assert users_and_scale(begun)[0] < users_and_scale(report)[0]
 
 
@@ -48,7 +48,7 @@ def test_a_snapshot_has_exactly_the_lists_before_its_time(tmp_path: Path, jobs: 
         if event["type"] == "impression":
             firsts[event["user_id"]] = min(event["ts"], firsts.get(event["user_id"], event["ts"]))
     _, report, _ = replayed(tmp_path, path, words=["--jobs", jobs])
-    (start,) = [each for each in report["history"] if each["scope"] == "start"]  # type: ignore[attr-defined]
+    (start,) = [line for line in report["history"] if line["scope"] == "start"]  # type: ignore[attr-defined]
     users_before = {at: sum(first < at and first <= counted_ms for first in firsts.values()) for at, _ in start["looks"]["kept"]}
     assert {at: snapshot[1] for at, snapshot in start["looks"]["kept"]} == users_before
     assert min(users_before.values()) > 0
@@ -73,7 +73,7 @@ def test_the_end_of_a_log_has_the_snapshots_of_one_that_goes_on(tmp_path: Path) 
         path = tmp_path / "events.ndjson"
         path.write_text(lines(minutes))
         _, report, _ = replayed(tmp_path, path, words=[*waits, *words])
-        (start,) = [each for each in report["history"] if each["scope"] == "start"]  # type: ignore[attr-defined]
+        (start,) = [line for line in report["history"] if line["scope"] == "start"]  # type: ignore[attr-defined]
         return {at: snapshot[2][0][3] for at, snapshot in start["looks"]["kept"] if snapshot[2]}
 
     found, end_ms = lifts(120), NOON_MS + 120 * 60_000
@@ -117,7 +117,7 @@ def test_ended_experiments_make_room_in_the_history(tmp_path: Path) -> None:
 def test_snapshots_do_not_depend_on_how_the_inputs_are_read_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traffic = Traffic(users=300, seed=4, impressions_per_second=3, late_rate=0.02, late_ms=400_000)
     topics = ("impressions", "feedback")
-    files = [str(write(tmp_path / topic, (each for each in sent(traffic) if each.topic == topic))) for topic in topics]
+    files = [str(write(tmp_path / topic, (event for event in sent(traffic) if event.topic == topic))) for topic in topics]
     settings = load(
         None, {}, {"windows.pane_ms": 10_000, "windows.windows": "1m", "join.gap_ms": 120_000, "join.attribution_ms": 60_000}
     ).settings
@@ -128,7 +128,7 @@ def test_snapshots_do_not_depend_on_how_the_inputs_are_read_in_turn(tmp_path: Pa
         worker = ReplayWorker(settings, build_engine(settings, files), source, None, lambda panes: None)
         worker.read_all(taken.append, lambda stage, done, total: None, flush=True)
         source.close()
-        return [(each.enrolled_ms, each.view.rows, each.is_changed) for each in taken]
+        return [(snapshot.enrolled_ms, snapshot.view.rows, snapshot.is_changed) for snapshot in taken]
 
     expected = snapshots(files, 1_000)
     assert len([sums for _, sums, _ in expected if sums]) > 4
@@ -145,7 +145,7 @@ def days_of(trail: dict[str, dict[str, list[tuple[int, object]]]]) -> list[int]:
 
 def users_and_scale(report: dict[str, object]) -> tuple[int, float]:
     """Return the users and the scale of the compared variant, since it began."""
-    compared = next(each for each in report["experiments"] if each["scope"] == "start")["variants"][1]  # type: ignore[attr-defined]
+    compared = next(experiment for experiment in report["experiments"] if experiment["scope"] == "start")["variants"][1]  # type: ignore[attr-defined]
     return compared["users"], compared["measures"][0]["tau"]
 
 

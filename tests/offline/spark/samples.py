@@ -36,19 +36,19 @@ def wrong_clocks(records: list[SimulatedRecord], share: float, seed: int) -> lis
 
 def by_topic(records: list[SimulatedRecord], folder: Path) -> list[Path]:
     topics = ("feedback", "impressions")
-    return [write(folder / f"{topic}.ndjson", (each for each in records if each.topic == topic)) for topic in topics]
+    return [write(folder / f"{topic}.ndjson", (record for record in records if record.topic == topic)) for topic in topics]
 
 
 def differing(report: Any, whole: Any, path: str = "") -> list[tuple[str, Any, Any]]:
     """Return the places where two reports differ, with both values."""
     if isinstance(report, dict) and isinstance(whole, dict):
         keys = sorted({*report, *whole})
-        return [each for key in keys for each in differing(report.get(key), whole.get(key), f"{path}/{key}")]
+        return [line for key in keys for line in differing(report.get(key), whole.get(key), f"{path}/{key}")]
     if isinstance(report, list) and isinstance(whole, list) and len(report) == len(whole):
         return [
-            each
+            line
             for number, (one, other) in enumerate(zip(report, whole, strict=True))
-            for each in differing(one, other, f"{path}/{number}")
+            for line in differing(one, other, f"{path}/{number}")
         ]
     return [] if report == whole else [(path, report, whole)]
 

@@ -110,9 +110,9 @@ class TestCommitBounds:
     def test_no_commit_writes_more_users_than_its_limit_when_records_hold_many_users(self, users_max: int, largest: int) -> None:
         bench = Bench(commit_users_max=users_max, commit_bytes_max=1 << 20, commit_ms=1_000)
         bench.worker.runner.decode = lambda value: [event for line in (value or b"").splitlines() for event in decode(line)]
-        each = 3
-        for first in range(0, 60, each):
-            shown = [Impression(f"r{number}", f"u{number}", START_MS, ("a",)) for number in range(first, first + each)]
+        users_per_task = 3
+        for first in range(0, 60, users_per_task):
+            shown = [Impression(f"r{number}", f"u{number}", START_MS, ("a",)) for number in range(first, first + users_per_task)]
             bench.logs.append(Input(SETTINGS.inputs[0], 0), b"\n".join(map(native_json, shown)))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [20, 0]
@@ -127,8 +127,8 @@ class TestCommitBounds:
         def largest() -> int:
             changes = [commit.changes for commit in bench.store.written]
             bench.store.written.clear()
-            pieces = [sum(piece.state_bytes for piece in each.pieces.values()) for each in changes]
-            return max(sum(map(len, each.users.values())) + of_pieces for each, of_pieces in zip(changes, pieces, strict=True))
+            pieces = [sum(piece.state_bytes for piece in change.pieces.values()) for change in changes]
+            return max(sum(map(len, change.users.values())) + of_pieces for change, of_pieces in zip(changes, pieces, strict=True))
 
         for number in range(users):
             shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
@@ -193,7 +193,7 @@ class TestCommitBounds:
         for _ in bench.turns_until(lambda: bench.offsets == [visits * users, visits], seconds=2.0):
             pass
         totals = [commit.changes.totals for commit in bench.store.written if commit.changes.totals]
-        sizes = [sum(map(len, each.values())) for each in totals]
+        sizes = [sum(map(len, total.values())) for total in totals]
         assert sum(map(len, totals)) > users
         assert max(sizes[1:]) < 3 * bytes_max, "due users come on top, and each visit adds experiments"
         assert_exact(bench.store, bench.logs, bench.engine)

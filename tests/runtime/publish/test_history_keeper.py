@@ -64,7 +64,7 @@ def test_a_new_process_computes_only_what_the_stored_history_lacks() -> None:
 
     def late(minute: int) -> Report:
         report = report_at(minute)
-        experiments = tuple(replace(each, from_ms=START_MS - 9 * SNAPSHOT_MS) for each in report.experiments)
+        experiments = tuple(replace(experiment, from_ms=START_MS - 9 * SNAPSHOT_MS) for experiment in report.experiments)
         return replace(report, experiments=experiments, earlier=earlier)
 
     blob, shown = FailingBlob(), []
@@ -105,7 +105,9 @@ def test_snapshots_of_an_earlier_run_are_removed_even_if_no_process_saw_its_end(
     blob, shown = FailingBlob(), []
     HistoryKeeper(lambda report, history: None, blob).on_report(report_at(0))
     later = report_at(1_000)
-    later = replace(later, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for each in later.experiments))
+    later = replace(
+        later, experiments=tuple(replace(experiment, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for experiment in later.experiments)
+    )
     HistoryKeeper(lambda report, history: shown.append(history), blob).on_report(later)
     assert times(shown[-1]) == times(decode_history(blob.value)) == [1_000]
 

@@ -103,7 +103,7 @@ def test_verdicts_wait_until_the_report_is_settled(parts: tuple[Panes, Sink, Res
     )
     wait_until(lambda: feed.on_report(verdict_report("inconclusive")) or status.results["sent"] == 2, what="the verdict is sent")
     found = [msgspec.json.decode(record.value) for record in sink.records]
-    assert [each.get("verdict") for each in found] == [None, "inconclusive"]
+    assert [record.get("verdict") for record in found] == [None, "inconclusive"]
     key = {"type": "verdict", "experiment": "x", "scope": "start", "variant": ""}
     assert msgspec.json.decode(sink.records[1].key) == key
     assert found[1].items() >= {**key, "code": 0, "reason": "", "parts": [], "lift": None, "up_to_ms": 7}.items()

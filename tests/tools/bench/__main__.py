@@ -43,35 +43,37 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
     sizes = headline if quick else [Size(20_000, 400_000), *headline]
     outcomes = [end_to_end.measure(size, rounds, say) for size in sizes]
     rates = Table("users", "events", "bytes", "events/s", "floor", "ratio", "our floor", "ratio", "CPU s/million", "peak MB", "Redis MB")
-    for each in outcomes:
+    for outcome in outcomes:
         rates.add_row(
-            f"{each.size.users:,}",
-            f"{each.size.events:,}",
-            f"{each.bytes_mean:.0f}",
-            f"{each.rate():,.0f}",
-            f"{each.floor_rate():,.0f}",
-            f"{each.ratio():.2f}",
-            f"{each.own_floor_rate():,.0f}",
-            f"{each.own_ratio():.2f}",
-            f"{cpu_of(each):.1f}",
-            f"{each.median(lambda found: found.worker['peak_mb']):.0f}",
-            f"{each.median(lambda found: found.redis_peak_mb):.0f}",
+            f"{outcome.size.users:,}",
+            f"{outcome.size.events:,}",
+            f"{outcome.bytes_mean:.0f}",
+            f"{outcome.rate():,.0f}",
+            f"{outcome.floor_rate():,.0f}",
+            f"{outcome.ratio():.2f}",
+            f"{outcome.own_floor_rate():,.0f}",
+            f"{outcome.own_ratio():.2f}",
+            f"{cpu_of(outcome):.1f}",
+            f"{outcome.median(lambda found: found.worker['peak_mb']):.0f}",
+            f"{outcome.median(lambda found: found.redis_peak_mb):.0f}",
         )
-    checked = sum(each.integers_checked for each in outcomes)
+    checked = sum(outcome.integers_checked for outcome in outcomes)
     console.print(f"\n[bold]End to end[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
     console.print(rates)
     names = list(outcomes[0].stages())
     stages = Table("users", *names, "other threads", "Redis", "sum", title="processor µs an event, by stage")
-    for each in outcomes:
-        others = each.per_million(lambda found: found.worker["other_seconds"])
-        redis = each.per_million(lambda found: found.redis_seconds)
-        of_stage = each.stages()  # in the order in which they began, which another size need not share
-        values = (*(of_stage.get(name, 0.0) for name in names), others, redis, cpu_of(each))
-        stages.add_row(f"{each.size.users:,}", *(f"{value:.2f}" for value in values))
+    for outcome in outcomes:
+        others = outcome.per_million(lambda found: found.worker["other_seconds"])
+        redis = outcome.per_million(lambda found: found.redis_seconds)
+        of_stage = outcome.stages()  # in the order in which they began, which another size need not share
+        values = (*(of_stage.get(name, 0.0) for name in names), others, redis, cpu_of(outcome))
+        stages.add_row(f"{outcome.size.users:,}", *(f"{value:.2f}" for value in values))
     console.print(stages)
-    for each in outcomes:
-        if quick or each.size.users == 20_000:
-            console.print(goal(each.ratio() >= 0.5, f"{each.ratio():.2f} of the floor, wanted at least 0.5 ({each.size.users:,} users)"))
+    for outcome in outcomes:
+        if quick or outcome.size.users == 20_000:
+            console.print(
+                goal(outcome.ratio() >= 0.5, f"{outcome.ratio():.2f} of the floor, wanted at least 0.5 ({outcome.size.users:,} users)")
+            )
     few, many = outcomes[-2:]
     slope = (many.total_seconds() - few.total_seconds()) / (many.size.events - few.size.events)
     fixed = few.total_seconds() - slope * few.size.events
@@ -82,22 +84,27 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
 
 def cpu_of(outcome: CommitOutcome) -> float:
     """Our process and Redis together, in seconds a million events."""
-    return outcome.per_million(lambda each: each.worker["processor_seconds"] + each.redis_seconds)
+    return outcome.per_million(lambda run: run.worker["processor_seconds"] + run.redis_seconds)
 
 
 def part_flink(quick: bool, rounds: int, say: Say) -> None:
     sizes = [Size(2_000, 30_000), Size(2_000, 60_000)] if quick else [Size(80_000, 500_000), Size(80_000, 2_000_000)]
     few, many = contests = [flink.measure(size, rounds, say) for size in sizes]
     table = Table("events", "by", "CPU s/million, start included", "events/s", "peak MB")
-    for each in contests:
-        for name, of in (("Flink", each.flink), ("ours", each.ours)):
+    for contest in contests:
+        for name, of in (("Flink", contest.flink), ("ours", contest.ours)):
             processor, wall, peak = (statistics.median(column) for column in zip(*of, strict=True))
-            million = each.size.events / 1e6
-            table.add_row(f"{each.size.events:,}", name, f"{processor / million:.1f}", f"{each.size.events / wall:,.0f}", f"{peak:.0f}")
-    panes, integers = sum(each.panes for each in contests), sum(each.integers for each in contests)
+            million = contest.size.events / 1e6
+            table.add_row(
+                f"{contest.size.events:,}", name, f"{processor / million:.1f}", f"{contest.size.events / wall:,.0f}", f"{peak:.0f}"
+            )
+    panes, integers = sum(contest.panes for contest in contests), sum(contest.integers for contest in contests)
     console.print(f"\n[bold]Beside Flink[/bold] (answers checked: {panes:,} panes of Flink and {integers:,} integers of ours)")
     console.print(table)
-    sides: dict[str, Callable[[flink.Contest], list[flink.Spent]]] = {"Flink": lambda each: each.flink, "ours": lambda each: each.ours}
+    sides: dict[str, Callable[[flink.Contest], list[flink.Spent]]] = {
+        "Flink": lambda contest: contest.flink,
+        "ours": lambda contest: contest.ours,
+    }
     for name, side in sides.items() if not quick else ():  # so few events only show the start
         fixed, each_million = flink.slope(few, many, side)
         console.print(f"{name}: {fixed:.1f} CPU seconds to start, then {each_million:.1f} for each million events")
@@ -130,9 +137,9 @@ def part_skew(quick: bool, rounds: int, say: Say) -> None:
     even, skewed = (Size(2_000, 60_000), Size(2_000, 60_000, 1)) if quick else (Size(8_000, 200_000), Size(8_000, 200_000, 1))
     found = {size.partitions: end_to_end.measure(size, rounds, say) for size in (even, skewed)}
     table = Table("partitions with records", "events/s", "floor")
-    for partitions, each in found.items():
-        table.add_row(f"{partitions} of {end_to_end.PARTITIONS}", f"{each.rate():,.0f}", f"{each.floor_rate():,.0f}")
-    checked = sum(each.integers_checked for each in found.values())
+    for partitions, outcome in found.items():
+        table.add_row(f"{partitions} of {end_to_end.PARTITIONS}", f"{outcome.rate():,.0f}", f"{outcome.floor_rate():,.0f}")
+    checked = sum(outcome.integers_checked for outcome in found.values())
     console.print(f"\n[bold]Skew[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
     console.print(table)
 
@@ -158,8 +165,8 @@ def part_exposures(quick: bool, rounds: int, say: Say) -> None:
     found = exposing.measure(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, say)
     console.print(f"\n[bold]Exposures[/bold] (answer checked: {found.checked:,} stored integers equal brute force over labelled lists)")
     console.print(found.table())
-    ratio, each = found.ratio(), found.us_per_exposure()
-    words = f"{ratio:.2f} times the CPU of labels, Redis among it; {each:.1f} µs for each exposure"
+    ratio, per_exposure = found.ratio(), found.us_per_exposure()
+    words = f"{ratio:.2f} times the CPU of labels, Redis among it; {per_exposure:.1f} µs for each exposure"
     console.print(goal(ratio <= 1.3, f"{words}, wanted at most 1.3 times"))
 
 
@@ -177,10 +184,10 @@ def part_pool(quick: bool, rounds: int, say: Say) -> None:
     table = Table("--workers", "events/s", "CPU s/million, Redis among it")
     for count, of_rounds in found.items():
         rate, cpu = (
-            statistics.median(numbers) for numbers in ([each.rate for each in of_rounds], [each.cpu_per_million for each in of_rounds])
+            statistics.median(numbers) for numbers in ([run.rate for run in of_rounds], [run.cpu_per_million for run in of_rounds])
         )
         table.add_row(str(count), f"{rate:,.0f}", f"{cpu:.1f}")
-    checked = sum(each.checked for of_rounds in found.values() for each in of_rounds)
+    checked = sum(run.checked for of_rounds in found.values() for run in of_rounds)
     console.print(f"\n[bold]Worker processes of one parent[/bold] (answer checked: {checked:,} stored integers equal brute force)")
     console.print(table)
     faster, dearer = (
@@ -198,12 +205,12 @@ def show_ways(name: str, ways: Mapping[str, Way], found: Turns) -> None:
     for words, way in ways.items():
         table.add_row(
             words,
-            f"{found.median(way, lambda each: found.size.events / each.worker['seconds']):,.0f}",
+            f"{found.median(way, lambda run: found.size.events / run.worker['seconds']):,.0f}",
             f"{found.to_floor(way):.2f}",
-            f"{found.median(way, lambda each: each.worker['processor_seconds'] + each.redis_seconds) / million:.1f}",
-            f"{found.median(way, lambda each: each.redis_seconds) / million:.1f}",
-            f"{found.median(way, lambda each: each.worker['peak_mb']):.0f}",
-            f"{found.median(way, lambda each: each.redis_peak_mb):.0f}",
+            f"{found.median(way, lambda run: run.worker['processor_seconds'] + run.redis_seconds) / million:.1f}",
+            f"{found.median(way, lambda run: run.redis_seconds) / million:.1f}",
+            f"{found.median(way, lambda run: run.worker['peak_mb']):.0f}",
+            f"{found.median(way, lambda run: run.redis_peak_mb):.0f}",
         )
     checked = f"{found.integers_checked:,} stored integers equal brute force over all events"
     console.print(f"\n[bold]{name}[/bold] (answer checked: {checked})")
@@ -224,7 +231,7 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
     table = Table("users", "events", "experiments", "step µs", "save µs", "events/s, step", "events/s, step and save", "peak MB")
     rates: dict[bool, list[float]] = {True: [], False: []}
     for (users, experiments), turns in found.items():
-        step, save = (statistics.median(each[f"{what}_seconds"] / each["events"] for each in turns) for what in ("step", "save"))
+        step, save = (statistics.median(turn[f"{what}_seconds"] / turn["events"] for turn in turns) for what in ("step", "save"))
         rates[experiments].append(1 / (step + save))
         table.add_row(
             f"{users:,}",
@@ -234,9 +241,9 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
             f"{save * 1e6:.2f}",
             f"{1 / step:,.0f}",
             f"{1 / (step + save):,.0f}",
-            f"{statistics.median(each['peak_mb'] for each in turns):,.0f}",
+            f"{statistics.median(turn['peak_mb'] for turn in turns):,.0f}",
         )
-    checked = sum(each["checked"] for turns in found.values() for each in turns)
+    checked = sum(turn["checked"] for turns in found.values() for turn in turns)
     console.print(f"\n[bold]Engine alone[/bold] (answer checked: {checked:,} stored integers equal plain counting)")
     console.print(table)
     for experiments, of_sizes in rates.items():

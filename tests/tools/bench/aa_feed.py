@@ -116,7 +116,7 @@ def _changes(measures: Measures, lists: Lists, hours: int) -> list[_Change]:
     arm, of_user, hour = groups % len(ARMS), groups // len(ARMS) % count, groups // len(ARMS) // count
     after = _running(of_user * len(ARMS) + arm, sums)
     before = after - sums
-    row_before, row_after = (_rows(measures, each) for each in (before, after))
+    row_before, row_after = (_rows(measures, rows) for rows in (before, after))
     left, right = measures.pair_sides
     moments = row_after[:, left] * row_after[:, right] - row_before[:, left] * row_before[:, right]
     totals = _by(hours, hour, arm, came[of_user], sums)
@@ -130,7 +130,7 @@ def _changes(measures: Measures, lists: Lists, hours: int) -> list[_Change]:
     first = np.zeros((hours, len(ARMS)), dtype=np.int64)
     seen, at = np.unique(users, return_index=True)  # lists are in order of hours
     np.add.at(first, (came[seen], arms[at]), 1)
-    return [_Change(totals[each], by_day[each], users_of[each], cross[each], first[each].tolist()) for each in range(hours)]
+    return [_Change(totals[hour], by_day[hour], users_of[hour], cross[hour], first[hour].tolist()) for hour in range(hours)]
 
 
 def _running(key: Ints, sums: Ints) -> Ints:
@@ -158,9 +158,9 @@ def _by(hours: int, hour: Ints, arm: Ints, entry: Ints, values: Ints) -> list[li
     sums = np.zeros((len(keys), values.shape[1]), dtype=np.int64)
     np.add.at(sums, inverse, values)
     found: list[list[tuple[int, int, list[int]]]] = [[] for _ in range(hours)]
-    for key, each in zip(keys.tolist(), sums.tolist(), strict=True):
+    for key, total in zip(keys.tolist(), sums.tolist(), strict=True):
         place, entry_of_key = divmod(key, hours + 1)
-        found[place // len(ARMS)].append((place % len(ARMS), entry_of_key, each))
+        found[place // len(ARMS)].append((place % len(ARMS), entry_of_key, total))
     return found
 
 
@@ -181,4 +181,4 @@ def _cross(measures: Measures, hours: int, groups: tuple[Ints, Ints, Ints], sums
     change[1:] -= np.where((of_user[order][1:] == of_user[order][:-1])[:, None], after[order][:-1], 0)
     found = np.zeros((hours, layout.width), dtype=np.int64)
     np.add.at(found, hour[order], change)
-    return [each if any(each) else None for each in found.tolist()]
+    return [row if any(row) else None for row in found.tolist()]

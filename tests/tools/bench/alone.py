@@ -45,8 +45,8 @@ def part_one_user(quick: bool, rounds: int, say: Say) -> None:
 def part_decoding(quick: bool, rounds: int, say: Say) -> None:
     say("decoding")
     table = Table("event", "native, us", "through a reader, us", "ratio")
-    for each in decoding.costs():
-        table.add_row(each.name, f"{each.native:.2f}", f"{each.read:.2f}", f"{each.ratio():.2f}")
+    for cost in decoding.costs():
+        table.add_row(cost.name, f"{cost.native:.2f}", f"{cost.read:.2f}", f"{cost.ratio():.2f}")
     console.print("\n[bold]Decoding[/bold], processor time of one event (answer checked: equal events)")
     console.print(table)
 

@@ -96,5 +96,5 @@ def cost_of(decode: Callable[[bytes], object], value: bytes) -> float:
 
 
 if __name__ == "__main__":
-    for each in costs():
-        print(f"{each.name:16} native {each.native:5.2f} us   read {each.read:5.2f} us   {each.ratio():4.2f} times")
+    for cost in costs():
+        print(f"{cost.name:16} native {cost.native:5.2f} us   read {cost.read:5.2f} us   {cost.ratio():4.2f} times")

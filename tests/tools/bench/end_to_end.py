@@ -80,20 +80,20 @@ class CommitOutcome:
         return statistics.median(map(value, self.rounds))
 
     def rate(self) -> float:
-        return self.median(lambda each: self.size.events / each.worker["seconds"])
+        return self.median(lambda run: self.size.events / run.worker["seconds"])
 
     def floor_rate(self) -> float:
-        return self.median(lambda each: self.size.events / each.floor["seconds"])
+        return self.median(lambda run: self.size.events / run.floor["seconds"])
 
     def own_floor_rate(self) -> float:
-        return self.median(lambda each: self.size.events / each.own_floor["seconds"])
+        return self.median(lambda run: self.size.events / run.own_floor["seconds"])
 
     def ratio(self) -> float:
         """The worker's time as a multiple of the floor of the same round, which ran on an equally busy machine."""
-        return self.median(lambda each: each.floor["seconds"] / each.worker["seconds"])
+        return self.median(lambda run: run.floor["seconds"] / run.worker["seconds"])
 
     def own_ratio(self) -> float:
-        return self.median(lambda each: each.own_floor["seconds"] / each.worker["seconds"])
+        return self.median(lambda run: run.own_floor["seconds"] / run.worker["seconds"])
 
     def per_million(self, value: Callable[[Round], float]) -> float:
         """Seconds per million events, which is microseconds per event."""
@@ -101,12 +101,12 @@ class CommitOutcome:
 
     def total_seconds(self) -> float:
         """Processor seconds of the worker, its start included, and of Redis."""
-        return self.median(lambda each: each.worker["start_seconds"] + each.worker["processor_seconds"] + each.redis_seconds)
+        return self.median(lambda run: run.worker["start_seconds"] + run.worker["processor_seconds"] + run.redis_seconds)
 
     def stages(self) -> dict[str, float]:
         """Processor microseconds per event."""
-        names = dict.fromkeys(name for each in self.rounds for name in each.worker["stages"])
-        return {name: self.per_million(lambda each: each.worker["stages"].get(name, 0.0)) for name in names}  # noqa: B023 (used at once)
+        names = dict.fromkeys(name for run in self.rounds for name in run.worker["stages"])
+        return {name: self.per_million(lambda run: run.worker["stages"].get(name, 0.0)) for name in names}  # noqa: B023 (used at once)
 
 
 class Way(NamedTuple):
@@ -138,10 +138,10 @@ class Turns:
     def cpu_ratio(self, one: Way, other: Way) -> float:
         """The processor time of one way, with that of Redis, as a multiple of the other's in the same turn: the median."""
         spent = [{way: turn[way].worker["processor_seconds"] + turn[way].redis_seconds for way in (one, other)} for turn in self.turns]
-        return statistics.median(float(each[one] / each[other]) for each in spent)
+        return statistics.median(float(run[one] / run[other]) for run in spent)
 
     def to_floor(self, way: Way) -> float:
-        return self.median(way, lambda each: each.floor["seconds"] / each.worker["seconds"])
+        return self.median(way, lambda run: run.floor["seconds"] / run.worker["seconds"])
 
 
 def traffic_of(users: int) -> Traffic:
@@ -319,15 +319,15 @@ def run_workers(
 
 def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Combine the figures of workers, from the first record to the last commit. Raises WrongAnswerError if one of them did nothing."""
-    if not all(each["commits"] for each in found):
+    if not all(worker["commits"] for worker in found):
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {
-        "seconds": max(each["ended"] for each in found) - min(each["began"] for each in found),
-        "start_seconds": sum(each["start_seconds"] for each in found),
-        "processor_seconds": sum(each["processor_seconds"] for each in found),
-        "other_seconds": sum(each["other_seconds"] for each in found),
-        "stages": {stage: sum(each["stages"].get(stage, 0.0) for each in found) for stage in found[0]["stages"]},
-        "peak_mb": max(each["peak_mb"] for each in found),
+        "seconds": max(worker["ended"] for worker in found) - min(worker["began"] for worker in found),
+        "start_seconds": sum(worker["start_seconds"] for worker in found),
+        "processor_seconds": sum(worker["processor_seconds"] for worker in found),
+        "other_seconds": sum(worker["other_seconds"] for worker in found),
+        "stages": {stage: sum(worker["stages"].get(stage, 0.0) for worker in found) for stage in found[0]["stages"]},
+        "peak_mb": max(worker["peak_mb"] for worker in found),
     }
 
 

@@ -60,10 +60,10 @@ class ExposureCosts(NamedTuple):
         names = list(self.labels[0].stages)
         table = Table("variants from", "records", *names, "other threads", "Redis", "sum", "peak MB", "Redis MB", title="CPU s, by stage")
         for way, of, records in zip(("labels", "exposures"), (self.labels, self.exposures), self.records, strict=True):
-            stages = (statistics.median(each.stages.get(name, 0.0) for each in of) for name in names)
-            rest = (statistics.median(column) for column in zip(*((each.other, each.redis, each.all) for each in of), strict=True))
-            memory = (statistics.median(column) for column in zip(*((each.peak_mb, each.redis_peak_mb) for each in of), strict=True))
-            table.add_row(way, f"{records:,}", *(f"{each:.2f}" for each in (*stages, *rest)), *(f"{each:.0f}" for each in memory))
+            stages = (statistics.median(run.stages.get(name, 0.0) for run in of) for name in names)
+            rest = (statistics.median(column) for column in zip(*((run.other, run.redis, run.all) for run in of), strict=True))
+            memory = (statistics.median(column) for column in zip(*((run.peak_mb, run.redis_peak_mb) for run in of), strict=True))
+            table.add_row(way, f"{records:,}", *(f"{number:.2f}" for number in (*stages, *rest)), *(f"{number:.0f}" for number in memory))
         return table
 
 
@@ -114,7 +114,7 @@ def run(scene: Scene, given: dict[str, Any], records: int) -> tuple[ExposureCost
     worker, redis_seconds, redis_peak_mb, rows = run_workers(given, records, scene.redis, scene.log)
     settings = Settings.model_validate(given)
     before = labelled_before(settings)
-    known, expected = (until(each, before - settings.windows.pane_ms) for each in checkable(rows, scene.expected))
+    known, expected = (until(exposure, before - settings.windows.pane_ms) for exposure in checkable(rows, scene.expected))
     if len(expected) < CHECKED_SHARE_MIN * len(scene.expected):
         raise WrongAnswerError(f"only {len(expected)} of {len(scene.expected)} tallies are of lists that have their variants")
     checked = require_equal(given["redis"]["namespace"], known, expected)

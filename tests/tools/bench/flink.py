@@ -76,7 +76,7 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> Contest:
 
 def slope(few: Contest, many: Contest, side: Callable[[Contest], list[Spent]]) -> tuple[float, float]:
     """Return the processor seconds of the start, and of each further million events."""
-    at_few, at_many = (statistics.median(spent.processor for spent in side(each)) for each in (few, many))
+    at_few, at_many = (statistics.median(spent.processor for spent in side(events)) for events in (few, many))
     each_million = (at_many - at_few) * 1e6 / (many.size.events - few.size.events)
     return at_few - each_million * few.size.events / 1e6, each_million
 

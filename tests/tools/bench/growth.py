@@ -121,11 +121,11 @@ def main() -> None:
     arms = Arms(given["experiments"], given["variants"], given["segments"])
     events = sorted(
         (
-            each
+            event
             for user in range(users)
-            for each in events_of(user, users, arms, given["every_ms"], given["per_session"], given["seconds"], random)
+            for event in events_of(user, users, arms, given["every_ms"], given["per_session"], given["seconds"], random)
         ),
-        key=lambda each: each[:2],
+        key=lambda event: event[:2],
     )
     tune_garbage_collection()
     timed = Timed(engine, users + 10_000)
@@ -153,7 +153,7 @@ def feed(timed: Timed, events: list[tuple[int, int, Event]], at_seconds: list[in
         spent.begin()
 
     waiting = [*at_seconds]
-    for second, of_second in groupby(events, key=lambda each: (each[0] - START_MS) // 1_000):
+    for second, of_second in groupby(events, key=lambda event: (event[0] - START_MS) // 1_000):
         if waiting and second >= waiting[0]:
             waiting.pop(0)
             mark()

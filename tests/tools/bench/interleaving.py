@@ -74,15 +74,15 @@ def drafted(random: np.random.Generator, visits: Visits, quality: float) -> tupl
     """Return the clicks of interleaved lists, and the team (1: treatment) of each item."""
     lists = visits.user.size
     appeal = APPEAL_MAX * random.random((lists, ITEMS)) ** APPEAL_POWER
-    seen = [scores(random, appeal, each) for each in (1.0, quality)]
+    seen = [scores(random, appeal, ranker_quality) for ranker_quality in (1.0, quality)]
     order, teams = np.zeros((lists, ITEMS), dtype=np.int64), np.zeros((lists, ITEMS))
     rows, coin = np.arange(lists), np.zeros(lists)
     for pick in range(ITEMS):
         coin = (random.random(lists) < 0.5).astype(np.float64) if pick % 2 == 0 else 1 - coin
         best = np.where(coin[:, None] == 1, seen[1], seen[0]).argmax(axis=1)
         order[:, pick], teams[:, pick] = best, coin
-        for each in seen:
-            each[rows, best] = -1.0
+        for scores_of_ranker in seen:
+            scores_of_ranker[rows, best] = -1.0
     return clicks_of(random, np.take_along_axis(appeal, order, axis=1), visits.propensity[visits.user]), teams
 
 
@@ -121,7 +121,7 @@ def credits_of_users(random: np.random.Generator, habits: Habits, quality: float
 def interleaved_lists(random: np.random.Generator, habits: Habits, quality: float) -> float:
     """Return the lists until users certainly prefer the control; infinite if they never do."""
     users = credits_of_users(random, habits, quality, INTERLEAVED_MAX)
-    moments = np.cumsum([credit_moments([int(each) for each in row]) for row in users.tolist()], axis=0)
+    moments = np.cumsum([credit_moments([int(total) for total in row]) for row in users.tolist()], axis=0)
     for count in looks(len(users)):
         found = preference(moments[count - 1].tolist(), ALPHA, FIRST_USERS)
         if found is not None and found.disliked:
@@ -135,14 +135,14 @@ def ab_lists(random: np.random.Generator, habits: Habits, quality: float) -> flo
     sums: list[Floats] = [np.zeros((0, 4)), np.zeros((0, 4))]
     frozen: dict[int, Mixture] = {}
     looked = 0
-    while sum(float(each[:, 0].sum()) for each in sums) < AB_MAX:
+    while sum(float(arm[:, 0].sum()) for arm in sums) < AB_MAX:
         for arm, of_arm in enumerate((1.0, quality)):
             sums[arm] = np.concatenate([sums[arm], _arm(random, scorer, habits, of_arm)])
         users = min(map(len, sums))
-        totals = [np.cumsum(_products(each[:users]), axis=0) for each in sums]
+        totals = [np.cumsum(_products(arm[:users]), axis=0) for arm in sums]
         for count in looks(users):
             if count > looked and _found(totals, count, frozen):
-                return float(sum(each[:count, 0].sum() for each in sums))
+                return float(sum(arm[:count, 0].sum() for arm in sums))
         looked = users
     return math.inf
 
@@ -183,7 +183,7 @@ def _found(totals: list[Floats], count: int, frozen: dict[int, Mixture]) -> bool
 def check(habits: Habits, seed: int) -> None:
     """Raise AssertionError if the draft is not fair, or if equal rankers have a preference."""
     rows = credits_of_users(np.random.default_rng((seed, 0)), habits, 1.0, INTERLEAVED_MAX)
-    moments = np.sum([credit_moments([int(each) for each in row]) for row in rows.tolist()], axis=0)
+    moments = np.sum([credit_moments([int(total) for total in row]) for row in rows.tolist()], axis=0)
     found = preference(moments.tolist(), ALPHA)
     assert isinstance(found, Preference)
     assert abs(found.first_share - 0.5) < 0.01, found
@@ -203,7 +203,7 @@ def main(runs: int, seed: int) -> None:
             medians = []
             for kind, lists in enumerate((interleaved_lists, ab_lists)):
                 seeds = ((seed, regime, number, kind, run) for run in range(runs))
-                medians.append(float(np.median([lists(np.random.default_rng(each), habits, quality) for each in seeds])))
+                medians.append(float(np.median([lists(np.random.default_rng(seed), habits, quality) for seed in seeds])))
             ratios.append(medians[1] / medians[0])
             table.add_row(habits.name, f"{quality:g}", *(f"{median:,.0f}" for median in medians), f"{ratios[-1]:.1f}")
     console = Console(width=140, highlight=False)

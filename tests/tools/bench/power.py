@@ -75,7 +75,7 @@ def planned_users(paths: int, seed: int, cases: Sequence[Case] = CASES) -> Itera
         half, most = (float(np.quantile(until, share, method="lower")) for share in (0.5, 0.8))
         assumed = Assumptions(variation=CV, min_users=FIRST_USERS // 2, rules=VerdictRules(margin=margin, minimum_lift=minimum_lift))
         planned = plan(assumed, word, lift)
-        inside = np.mean([planned.early <= each <= planned.late for each in until.tolist()])
+        inside = np.mean([planned.early <= day <= planned.late for day in until.tolist()])
         yield (
             *(word, f"{minimum_lift:.0%}", f"{margin:.0%}", f"{lift:.0%}", f"{half:,.0f}", f"{most:,.0f}"),
             *(f"{planned.half:,.0f}", f"{planned.most:,.0f}", f"{inside:.0%}", f"{wrong:.1%}"),
@@ -100,7 +100,7 @@ def _crossings(users: Floats, drift: float, bounds: Mapping[str, Floats], paths:
         for name, bound in bounds.items():
             beyond = z >= bound
             found[name].append(np.where(beyond.any(axis=1), users[beyond.argmax(axis=1)], np.inf))
-    return {name: np.concatenate(each) for name, each in found.items()}
+    return {name: np.concatenate(arrays) for name, arrays in found.items()}
 
 
 def boundary_of(parts: Parts, variances: Floats, minimum_lift: float = 0.1) -> Floats:

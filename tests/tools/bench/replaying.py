@@ -99,7 +99,7 @@ def _write(path: Path, traffic: Traffic, events: int) -> dict[str, int]:
             file.write(record.value + b"\n")
     lists, feedback = (ids[name] for name in INPUTS)
     shown = set(lists)
-    return {"matched": sum(each in shown for each in feedback), "lists": len(lists)}
+    return {"matched": sum(reaction in shown for reaction in feedback), "lists": len(lists)}
 
 
 def main() -> None:

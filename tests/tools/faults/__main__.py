@@ -75,10 +75,10 @@ def _suffer(minutes: int, faults: list[Fault], watch: Watch, suffered: list[Suff
     for fault in faults:
         if watch.now + fault.seconds > minutes * 60:
             break
-        each = watch.suffered(fault)
-        suffered.append(each)
-        console.print(tables.line(each), markup=False, highlight=False, soft_wrap=True)
-        tables.require_recovered(each)
+        outcome = watch.suffered(fault)
+        suffered.append(outcome)
+        console.print(tables.line(outcome), markup=False, highlight=False, soft_wrap=True)
+        tables.require_recovered(outcome)
     watch.wait(minutes * 60)
 
 

@@ -25,17 +25,17 @@ DESCRIPTORS = 3
 def recovery_table(suffered: Sequence[Suffered]) -> Table:
     """Return a row for each fault. Times are in seconds; `recovered` counts from the end of the fault."""
     table = _table("", "fault", "at s", "for s", "greatest lag s", "recovered after s")
-    for number, each in enumerate(suffered):
-        recovered = "never" if each.recovered is None else f"{each.recovered:.1f}"
-        numbers = (f"{each.begin:.0f}", f"{each.healed - each.begin:.0f}", f"{each.lag_max:.1f}", recovered)
-        table.add_row(MARKS[number % len(MARKS)], each.fault.text, *numbers)
+    for number, outcome in enumerate(suffered):
+        recovered = "never" if outcome.recovered is None else f"{outcome.recovered:.1f}"
+        numbers = (f"{outcome.begin:.0f}", f"{outcome.healed - outcome.begin:.0f}", f"{outcome.lag_max:.1f}", recovered)
+        table.add_row(MARKS[number % len(MARKS)], outcome.fault.text, *numbers)
     return table
 
 
 def recovery_line(suffered: Sequence[Suffered]) -> str:
     """Return how long recovery took over all faults."""
-    times = sorted(each.recovered for each in suffered if each.recovered is not None)
-    noticed = [each for each in suffered if each.lag_max > LAG_SECONDS_MAX]
+    times = sorted(outcome.recovered for outcome in suffered if outcome.recovered is not None)
+    noticed = [outcome for outcome in suffered if outcome.lag_max > LAG_SECONDS_MAX]
     took = f"recovered after {median(times):.1f} s (median), {times[-1]:.1f} s (longest)" if times else "none recovered"
     return (
         f"{counted(len(suffered), 'fault')}; {len(noticed)} raised the lag above {LAG_SECONDS_MAX:g} s; {took}; 0: before the fault ended"
@@ -53,8 +53,8 @@ def graph(samples: Sequence[Sample], suffered: Sequence[Suffered]) -> list[str]:
         place = min(width - 1, int(sample.at / span))
         columns[place] = max(columns[place], sample.lag)
     marks = [" "] * width
-    for number, each in enumerate(suffered):
-        for place in range(int(each.begin / span), min(width - 1, int(each.healed / span)) + 1):
+    for number, outcome in enumerate(suffered):
+        for place in range(int(outcome.begin / span), min(width - 1, int(outcome.healed / span)) + 1):
             marks[place] = MARKS[number % len(MARKS)]
     rows = [_row(columns, top, level) for level in reversed(range(HEIGHT))]
     title = f"lag in seconds; a column is {span:.1f} s; below it, the fault that lasted then"
@@ -82,7 +82,7 @@ def thirds(samples: Sequence[Sample], name: str) -> tuple[Held, Held]:
     found = [sample.held[name] for sample in samples if name in sample.held]
     third = max(1, len(found) // 3)
     first, last = (
-        Held(part[-1].pid, median(each.resident_mb for each in part), round(median(each.descriptors for each in part)))
+        Held(part[-1].pid, median(sample.resident_mb for sample in part), round(median(sample.descriptors for sample in part)))
         for part in (found[:third], found[-third:])
     )
     return first, last
@@ -98,16 +98,18 @@ def require_flat(samples: Sequence[Sample]) -> str:
     return f"{' and '.join(STEADY)} are flat: {bound}"
 
 
-def require_recovered(each: Suffered) -> None:
+def require_recovered(outcome: Suffered) -> None:
     """Raise FaultError if the numbers did not come back on time after a fault."""
-    if each.recovered is None:
-        raise FaultError(f"after '{each.fault.text}' the numbers were late for {RECOVERY_SECONDS_MAX:.0f} s")
+    if outcome.recovered is None:
+        raise FaultError(f"after '{outcome.fault.text}' the numbers were late for {RECOVERY_SECONDS_MAX:.0f} s")
 
 
-def line(each: Suffered) -> str:
+def line(outcome: Suffered) -> str:
     """Return a line for a fault that has just ended."""
-    recovered = "never" if each.recovered is None else f"after {each.recovered:.1f} s"
-    return f"{each.begin:6.0f} s  {each.fault.text}, {each.fault.seconds} s: lag up to {each.lag_max:.1f} s, recovered {recovered}"
+    recovered = "never" if outcome.recovered is None else f"after {outcome.recovered:.1f} s"
+    return (
+        f"{outcome.begin:6.0f} s  {outcome.fault.text}, {outcome.fault.seconds} s: lag up to {outcome.lag_max:.1f} s, recovered {recovered}"
+    )
 
 
 def notes(deployment: Deployment, commits: Mapping[str, int]) -> list[str]:

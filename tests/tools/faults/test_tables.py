@@ -24,12 +24,12 @@ def test_numbers_are_on_time_when_the_lag_stays_below_the_bound() -> None:
 
 
 def test_a_fault_without_recovery_is_a_failure() -> None:
-    each = Suffered(Fault(20, 9, "kill redis"), 20.0, 29.0, 200.0, None)
+    outcome = Suffered(Fault(20, 9, "kill redis"), 20.0, 29.0, 200.0, None)
     with pytest.raises(FaultError, match="after 'kill redis' the numbers were late for 120 s"):
-        require_recovered(each)
-    require_recovered(each._replace(recovered=7.0))
-    assert "1 fault; 1 raised the lag above 5 s; none recovered" in recovery_line([each])
-    assert "recovered after 3.5 s (median), 7.0 s (longest)" in recovery_line([each._replace(recovered=back) for back in (0.0, 7.0)])
+        require_recovered(outcome)
+    require_recovered(outcome._replace(recovered=7.0))
+    assert "1 fault; 1 raised the lag above 5 s; none recovered" in recovery_line([outcome])
+    assert "recovered after 3.5 s (median), 7.0 s (longest)" in recovery_line([outcome._replace(recovered=back) for back in (0.0, 7.0)])
 
 
 def test_the_graph_marks_the_faults_below_the_greatest_lags() -> None:
@@ -45,8 +45,8 @@ def test_the_graph_marks_the_faults_below_the_greatest_lags() -> None:
 def test_memory_and_descriptors_that_grow_are_a_failure() -> None:
     def run(resident_mb: list[float], descriptors: int = 20) -> list[Sample]:
         steady, last = Held(1, 100.0, 20), len(resident_mb) - 1
-        held = [Held(2, each, descriptors if number == last else 20) for number, each in enumerate(resident_mb)]
-        return [Sample(float(second), 1.0, {"worker-1": each, "exporter": steady}) for second, each in enumerate(held)]
+        held = [Held(2, megabytes, descriptors if number == last else 20) for number, megabytes in enumerate(resident_mb)]
+        return [Sample(float(second), 1.0, {"worker-1": megabytes, "exporter": steady}) for second, megabytes in enumerate(held)]
 
     assert "are flat" in require_flat(run([100.0, 300.0, 114.0]))
     with pytest.raises(FaultError, match="worker-1 holds more and more"):

@@ -171,11 +171,11 @@ def keep(home: Home) -> int:
                 received = signals.get(timeout=POLL_SECONDS)
             except Empty:
                 received = 0
-            for each in stack.webhook.alerts[printed:]:
+            for alert in stack.webhook.alerts[printed:]:
                 printed += 1
                 at = time.strftime("%H:%M:%S")
-                said = f"{each.annotations['summary']}\n         {each.annotations['description']}"
-                print(f"{at} {each.path:<6} {each.status:<8} {each.name}: {said}", file=pages, flush=True)
+                said = f"{alert.annotations['summary']}\n         {alert.annotations['description']}"
+                print(f"{at} {alert.path:<6} {alert.status:<8} {alert.name}: {said}", file=pages, flush=True)
     return 0
 
 

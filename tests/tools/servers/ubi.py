@@ -67,7 +67,7 @@ class Run(Product):
         report = self.report()
         if not report:
             raise NotReadyError("there is no commit yet")
-        read, open_now = sum(each["offset"] or 0 for each in report["inputs"]), report["sessions_open"]
+        read, open_now = sum(input_position["offset"] or 0 for input_position in report["inputs"]), report["sessions_open"]
         if read != self.records or open_now or report["watermark_ms"] is None:
             raise NotReadyError(f"{read:,} of {self.records:,} records read, {open_now:,} sessions open, time {report['watermark_ms']}")
 

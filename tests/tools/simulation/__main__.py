@@ -71,8 +71,8 @@ def search(first: int, seeds: int, jobs: int, pairs: bool, console: Console) -> 
             break
     click.echo("\r\033[K" if sys.stderr.isatty() else "", nl=not sys.stderr.isatty(), err=True)
     coverage.print(console, pairs)
-    for each in sorted(failed, key=lambda outcome: outcome.seed):
-        explain(each, console)
+    for failure in sorted(failed, key=lambda outcome: outcome.seed):
+        explain(failure, console)
     seconds, cpu = time.monotonic() - began, sum(os.times()[:4])
     console.print(f"{coverage.schedules:,} schedules in {seconds:.0f} s ({cpu:.0f} s of CPU): {len(failed)} failed")
     return len(failed)

@@ -63,7 +63,7 @@ def find(patch: Path, seeds: int, jobs: int) -> Found | None:
 def main(seeds: int, jobs: int, only: str) -> None:
     """Exit with 1 if a bug is not found."""
     table, missed = Table("bug", "schedules", "seed", "what broke", box=MARKDOWN), 0
-    for patch in [each for each in PATCHES if only in each.stem]:
+    for patch in [patch for patch in PATCHES if only in patch.stem]:
         found = find(patch, seeds, jobs)
         missed += found is None
         row = [patch.stem, *(map(str, found) if found else ("", "", f"NOT FOUND in {seeds:,} schedules"))]

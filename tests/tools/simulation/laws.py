@@ -37,7 +37,7 @@ def check(world: World) -> None:
     assert letters >= truth.refused, "a refused record is not among the dead letters"
     # Letters leave before their commit. With ticks, an attempt that was not committed may have found a record late that counts in the next.
     too_early = {("late",)} if has_ticks else set()
-    assert may_differ or {each[:1] for each in letters - truth.refused} <= too_early, "a record that counts is among the dead letters"
+    assert may_differ or {letter[:1] for letter in letters - truth.refused} <= too_early, "a record that counts is among the dead letters"
     report = _check_reports(world)
     final = dict(_final(truth.result))
     _check_panes(dict(_in_topic(world)), final, may_differ)
@@ -47,7 +47,7 @@ def check(world: World) -> None:
 def _check_once(world: World, orders: Mapping[int, Order]) -> None:
     """Check that the committed state has processed each record once, in the order of its log."""
     for place in world.logs.of:
-        offsets = [each[1] for each in orders[place.partition] if isinstance(each, tuple) and each[0] == place]
+        offsets = [order[1] for order in orders[place.partition] if isinstance(order, tuple) and order[0] == place]
         assert offsets == list(range(world.logs.end(place))), f"records of {place} are lost, or count twice: {offsets}"
 
 
@@ -104,10 +104,10 @@ def _check_panes(found: Mapping[Key, Values], wanted: Mapping[Key, Values], may_
 
 def _check_verdicts(world: World, report: Report) -> None:
     """Check the newest verdicts of the topic."""
-    lines = verdict_lines((each for each in report.experiments if each.scope == SINCE_START), report.entered_ms)
+    lines = verdict_lines((experiment for experiment in report.experiments if experiment.scope == SINCE_START), report.entered_ms)
     wanted = {line.about: line.verdict for line in lines if line.verdict is not None}
     values = [msgspec.json.decode(value) for value in world.topic.newest().values()]
-    sent = {_about(each): each["verdict"] for each in values if each["type"] == "verdict"}
+    sent = {_about(record): record["verdict"] for record in values if record["type"] == "verdict"}
     assert {about: sent.get(about) for about in wanted} == wanted, "verdicts in the topic of results"
 
 
