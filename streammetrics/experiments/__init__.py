@@ -46,7 +46,7 @@ needs them.
 >>> entry_moments.sums = {(variant, entry): sums for variant, sums in moments.items()}
 >>> policy = Policy(paging=("hit_rate@10",))
 >>> kept = StoredSums(experiment="ranker-v7", scope="start", moments=moments, entry_moments=entry_moments, hours=hours, run_hours=hours,
-...     first_exposures={"control": 1500, "treatment": 1503})
+...     first_list_users={"control": 1500, "treatment": 1503})
 >>> report = build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))
 >>> report.verdict.reason
 'treatment: 16.7 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'

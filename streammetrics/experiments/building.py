@@ -68,7 +68,7 @@ def build_report(
 ) -> ExperimentReport:
     """Return the report of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
 
-    An arm with fewer than `min_users` users shows only users, lists and first exposures. `measure_names` are those to show;
+    An arm with fewer than `min_users` users shows only users, lists and users by their first list. `measure_names` are those to show;
     None: all. The measures that the verdicts need are always shown. `since_ms` is when the running step of a rollout began; None: it is
     found. Raises ExperimentError for moments of another layout.
     """
@@ -164,7 +164,7 @@ def _variant(
         role=role,
         users=sums[USERS_AT],
         lists=sums[LISTS_AT],
-        first_exposures=arms.stored.first_exposures.get(variant, 0),
+        first_list_users=arms.stored.first_list_users.get(variant, 0),
         exposed_users=arms.stored.exposed.get(variant, 0),
         measures=reports,
         effective_users=effective,

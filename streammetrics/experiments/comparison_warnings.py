@@ -349,9 +349,9 @@ def same_people(one: StoredSums, other: StoredSums, min_users: int) -> dict[str,
 
     >>> kept = {"control": [500, 900, 3], "new": [498, 880, 4]}
     >>> users = {name: sums[0] for name, sums in kept.items()}
-    >>> one = StoredSums(experiment="a", scope="start", moments=kept, first_exposures=users)
+    >>> one = StoredSums(experiment="a", scope="start", moments=kept, first_list_users=users)
     >>> renamed = {"old": kept["control"], "new": kept["new"]}
-    >>> two = StoredSums(experiment="b", scope="start", moments=renamed, first_exposures=users)
+    >>> two = StoredSums(experiment="b", scope="start", moments=renamed, first_list_users=users)
     >>> same_people(one, two, 100)
     {'control': 'old', 'new': 'new'}
     """

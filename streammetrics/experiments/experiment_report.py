@@ -187,7 +187,7 @@ class VariantReport:
     role: str
     users: int
     lists: int
-    first_exposures: int
+    first_list_users: int
     measures: tuple[MeasureReport, ...]
     effective_users: float = 0.0
     largest_user_share_max: float = 0.0

@@ -69,7 +69,7 @@ def silent_hours(measures: Measures, stored: StoredSums, treatment: str, control
     ...     hours.row(hour).add_totals("control", Entry(1, hour), [30, 0])
     ...     if hour not in (4, 5): hours.row(hour).add_totals("new", Entry(1, hour), [10, 0])
     >>> moments = {"control": [300, 300, 300, 0, 0, 0], "new": [80, 80, 80, 0, 0, 0]}
-    >>> stored = StoredSums(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours)
+    >>> stored = StoredSums(experiment="ranker", scope="start", moments=moments, first_list_users={}, run_hours=hours)
     >>> silent_hours(measures, stored, "new", "control")
     (SilentHours(arm='new', span=HourSpan(first=4, end=6), others_lists=60, has_returned=True),)
     """
@@ -211,7 +211,7 @@ def stopped_arms(measures: Measures, stored: StoredSums, arms: Collection[str]) 
     >>> moments = {"control": [300, 300, 300, 0, 0, 0], "new": [100, 100, 100, 0, 0, 0]}
     >>> times = {"control": 7 * HOUR_MS + 9_000, "new": 7 * HOUR_MS + 5_000}
     >>> for later in (59, 60):
-    ...     stored = StoredSums(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours, last_ms=times,
+    ...     stored = StoredSums(experiment="ranker", scope="start", moments=moments, first_list_users={}, run_hours=hours, last_ms=times,
     ...         lists_since={"new": later})
     ...     stopped_arms(measures, stored, ["control", "new"])
     {}

@@ -63,7 +63,7 @@ def health_of(policy: Policy, stored: StoredSums, stopped: Mapping[str, int] | N
     if policy.unit == "list":
         counts: Mapping[str, int] = {variant: sums[LISTS_AT] for variant, sums in stored.moments.items()}
     else:
-        counts = stored.exposed or stored.first_exposures
+        counts = stored.exposed or stored.first_list_users
         if policy.shares is not None:  # users who moved to a variant without a share had their first list in another one
             counts = {**counts, **{name: users for name, users in stored.users.items() if name not in policy.shares}}
     first = min((last_ms, arm) for arm, last_ms in stopped.items()) if stopped and policy.shares is not None else None
@@ -93,7 +93,7 @@ def counts_until_stop(policy: Policy, stored: StoredSums, stop_ms: int, arm: str
     >>> from streammetrics.words.times import HOUR_MS
     >>> hours, policy = Hours(), Policy(shares={"control": 1, "new": 1})
     >>> for hour, users in enumerate(((50, 52), (90, 20), (100, 0))): hours.row(hour).new_users |= dict(zip(("control", "new"), users))
-    >>> stored = StoredSums(experiment="ranker", scope="start", moments={}, first_exposures={}, hours=hours)
+    >>> stored = StoredSums(experiment="ranker", scope="start", moments={}, first_list_users={}, hours=hours)
     >>> counts_until_stop(policy, stored, HOUR_MS + 1, "new")
     {'control': 72, 'new': 72}
     """
@@ -122,11 +122,11 @@ def join_trouble(policy: Policy, joined: FeedbackCounts) -> list[str]:
 
 
 def check_split(
-    policy: Policy, experiment: str, first_exposures: Mapping[str, int], shares: Mapping[str, float] | None
+    policy: Policy, experiment: str, users: Mapping[str, int], shares: Mapping[str, float] | None
 ) -> tuple[float | None, list[str], list[str]]:
     """Return the p-value, the troubles and the notes of a split of users, or of lists if each list is assigned on its own."""
     is_apart = shares is not None and policy.holdout is not None and policy.holdout not in shares  # it is assigned before the experiment
-    seen = {name: count for name, count in first_exposures.items() if count and not (is_apart and name == policy.holdout)}
+    seen = {name: count for name, count in users.items() if count and not (is_apart and name == policy.holdout)}
     units, things = sum(seen.values()), f"{policy.unit}s"
     if shares is None:
         if len(seen) < 2:

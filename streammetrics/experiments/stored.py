@@ -48,7 +48,7 @@ class StoredSums:
     entry_users: by variant and entry, users and those with a hit by cut-off, in the order of `Measures.hits`.
     moments: those of all entries, by variant.
     pairs: cross moments (see `moments`) of each two variants, in order, of the users with lists in both.
-    first_exposures: all users, by the variant of their first final list.
+    first_list_users: all users, by the variant of their first final list.
     exposed: all users with an exposure event, by the variant of the first one; empty without such events.
     reacting: by variant, users with feedback, and those of them with feedback that matches no list. Empty in the scope of a day.
     joined: the feedback of all users in this time.
@@ -67,7 +67,7 @@ class StoredSums:
     experiment: str
     scope: str
     moments: Mapping[str, Sequence[int]]
-    first_exposures: Mapping[str, int]
+    first_list_users: Mapping[str, int]
     hours: Hours = field(default_factory=Hours)
     run_hours: Hours = field(default_factory=Hours)
     entry_moments: EntrySums = field(default_factory=EntrySums)
@@ -97,4 +97,4 @@ class StoredSums:
         Users whom a rollout gave another variant had their first list in the one before.
         """
         counted = {name: sums[USERS_AT] for name, sums in self.moments.items()}
-        return {name: max(counted.get(name, 0), self.first_exposures.get(name, 0)) for name in {**counted, **self.first_exposures}}
+        return {name: max(counted.get(name, 0), self.first_list_users.get(name, 0)) for name in {**counted, **self.first_list_users}}

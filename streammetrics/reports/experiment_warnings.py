@@ -181,6 +181,6 @@ def spelling_warnings(arms: Iterable[tuple[str, str]]) -> Iterator[DataWarning]:
 
 def user_warnings(report: ExperimentReport) -> Iterator[DataWarning]:
     """Yield one if the users of an experiment have one list each."""
-    users, lists = (sum(counts) for counts in zip(*((variant.first_exposures, variant.lists) for variant in report.variants), strict=True))
+    users, lists = (sum(counts) for counts in zip(*((variant.first_list_users, variant.lists) for variant in report.variants), strict=True))
     if users >= USERS_MIN and report.unit == "user":
         yield from one_list_warnings(f"experiment {isolated(report.experiment)}", users, lists)

@@ -199,7 +199,7 @@ class History:
                 and bool(series_before.snapshots.kept)
                 and _day(at_ms) != _day(series_before.snapshots.kept[-1][0])
             )
-            if (new_day or series_before.snapshots.would_keep(at_ms)) and any(variant.first_exposures for variant in experiment.variants):
+            if (new_day or series_before.snapshots.would_keep(at_ms)) and any(variant.first_list_users for variant in experiment.variants):
                 snapshot = HistorySeries(
                     experiment.experiment, experiment.scope, DownsampledValues(SNAPSHOT_MS, ((at_ms, snapshot_of(experiment)),))
                 )

@@ -165,7 +165,7 @@ class MergedExperiments:
             hours=scope.hours,
             run_hours=scope.hours if run_hours is None else run_hours,
             pairs=scope.pairs,
-            first_exposures=scope.hours.new_users(),
+            first_list_users=scope.hours.new_users(),
             exposed=scope.hours.exposed(),
             reacting={variant: (users, unmatched) for variant, (users, unmatched) in scope.reacting.items()},
             reactions={variant: Reactions(*sums) for variant, sums in scope.reactions.items()},

@@ -1,4 +1,4 @@
-"""Sample ratio: are users split as configured? A sequential test on first exposures. Counts in, a p-value out.
+"""Sample ratio: are users split as configured? A sequential test on users by their first variant. Counts in, a p-value out.
 
 Let pi be the configured shares. Compare the probability of the counts n under splits drawn from a Dirichlet distribution (mean pi,
 concentration c) with their probability under pi. The ratio is the Bayes factor
@@ -26,10 +26,10 @@ SHARE_MOST: Final = 1_000_000
 """Bounds of a share. Between them nothing overflows in double precision."""
 
 
-def sample_ratio_p_value(first_exposures: Mapping[str, int], shares: Mapping[str, float], concentration: float = CONCENTRATION) -> float:
+def sample_ratio_p_value(users: Mapping[str, int], shares: Mapping[str, float], concentration: float = CONCENTRATION) -> float:
     """Return the largest probability that the users' split is ever this far from the shares by chance; 1 without data.
 
-    first_exposures: users by the variant that they saw first, 0 or more each.
+    users: users by the variant that they saw first, 0 or more each.
     shares: each variant's part of the traffic, above 0, in any unit (1 and 1 are halves). A configured variant without users counts
         as 0, so the p-value falls. A variant without a share makes the p-value 0.
     Raises ExperimentError for negative counts, for shares that `check_shares` rejects, and for no shares at all.
@@ -42,8 +42,8 @@ def sample_ratio_p_value(first_exposures: Mapping[str, int], shares: Mapping[str
     >>> sample_ratio_p_value({"control": 500}, equal) < 0.001
     True
     """
-    counts = {variant: count for variant, count in first_exposures.items() if count}
-    _check(first_exposures, shares, concentration)
+    counts = {variant: count for variant, count in users.items() if count}
+    _check(users, shares, concentration)
     if any(variant not in shares for variant in counts):
         return 0.0
     if len(shares) < 2 or not counts:
@@ -66,7 +66,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
 def _check(counts: Mapping[str, int], shares: Mapping[str, float], concentration: float) -> None:
     for variant, count in counts.items():
         if count < 0:
-            raise ExperimentError(f"first exposures of {variant!r}", f"got {count}; must be 0 or more")
+            raise ExperimentError(f"users of {variant!r}", f"got {count}; must be 0 or more")
     if not shares:
         raise ExperimentError("shares", "got none; give one share per variant")
     check_shares(shares)

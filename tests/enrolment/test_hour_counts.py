@@ -96,7 +96,7 @@ def test_exposures_count_in_the_hour_of_the_first_one() -> None:
     feed(machine, Arrival("events", Exposure("u", NOON_MS, "ranker", "a")), Arrival("events", Exposure("v", NOON_MS, "ranker", "b")))
     feed(machine, shown("u", NOON_MS + HOUR_MS), clock(NOON_MS + DAY_MS))
     assert {block: row.exposed for block, row in stored(machine).hours.rows.items()} == {NOON: {"a": 1, "b": 1}, NOON + 1: {}}
-    assert (stored(machine).exposed, stored(machine).first_exposures) == ({"a": 1, "b": 1}, {"a": 1})
+    assert (stored(machine).exposed, stored(machine).first_list_users) == ({"a": 1, "b": 1}, {"a": 1})
 
 
 def test_a_user_reacted_once_in_each_variant_that_they_saw() -> None:

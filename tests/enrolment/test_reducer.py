@@ -70,7 +70,7 @@ def test_a_list_that_reuses_an_id_counts_in_nothing_and_still_extends_the_run_of
     machine = machine_for(case, rules)
     machine.run(case.steps, True)
     assert found(machine) == expected(case, machine, rules, flush=True)
-    assert found(machine)["ranker", None].first_exposures == {"a": 1}, "the list of v is open at the end of the input"
+    assert found(machine)["ranker", None].first_list_users == {"a": 1}, "the list of v is open at the end of the input"
     assert machine.state.enrolments.open_lists == {"ranker": 1}
 
 
@@ -148,7 +148,7 @@ def test_a_fragment_extends_its_run_even_if_its_list_exceeds_the_item_limit() ->
     machine = machine_for(case, rules)
     machine.run(steps, flush=False)
     assert found(machine) == expected(case, machine, rules, flush=False)
-    assert found(machine)["ranker", None].first_exposures == {"control": 1}
+    assert found(machine)["ranker", None].first_list_users == {"control": 1}
 
 
 def test_lists_after_the_supported_time_do_not_count() -> None:
@@ -287,7 +287,7 @@ def test_totals_of_users_are_kept_until_the_run_ends() -> None:
     assert "u" in kept(machine, "u")[0]
     feed(machine, shown("u", NOON_MS + half * 6, (("ranker", "b"),)), shown("clock", NOON_MS + half * 6 + 10_000))
     scope = found(machine)["ranker", None]
-    assert scope.first_exposures == {"a": 2}
+    assert scope.first_list_users == {"a": 2}
     assert {variant for variant, _ in scope.sums} == {"a", "b"}
     assert scope.moves == {((NOON_MS + half * 6) // HOUR_MS, "a", "b"): 1}
 
@@ -301,7 +301,7 @@ def test_an_experiment_that_returns_after_its_run_has_ended_starts_a_new_run() -
         shown("clock", NOON_MS + 3 * DAY_MS + 10_000),
     )
     scope = found(machine)["ranker", None]
-    assert (scope.first_exposures, scope.moves) == ({"b": 1}, {})
+    assert (scope.first_list_users, scope.moves) == ({"b": 1}, {})
 
 
 def test_after_its_configured_end_an_experiment_keeps_its_result_and_no_users() -> None:
@@ -314,14 +314,14 @@ def test_after_its_configured_end_an_experiment_keeps_its_result_and_no_users() 
     )
     totals, due, _ = kept(machine, "u", "v")
     assert (totals, due) == ({}, ["clock"])
-    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert found(machine)["ranker", None].first_list_users == {"a": 1}
 
 
-def test_a_day_has_its_own_first_exposures() -> None:
+def test_a_day_has_its_own_first_lists() -> None:
     machine = machine_of()
     tomorrow = NOON_MS + DAY_MS
     feed(machine, shown("u", NOON_MS, RANKER), shown("u", tomorrow, (("ranker", "b"),)), shown("clock", tomorrow + 10_000))
-    scopes = {day: (scope.first_exposures, len(scope.moves)) for (_, day), scope in found(machine).items()}
+    scopes = {day: (scope.first_list_users, len(scope.moves)) for (_, day), scope in found(machine).items()}
     assert scopes == {None: ({"a": 1}, 1), 20_000: ({"a": 1}, 0), 20_001: ({"b": 1}, 0)}
 
 
@@ -353,7 +353,7 @@ def test_a_waiting_list_sets_the_due_time_of_its_user() -> None:
         shown("u", NOON_MS + 3_600, RANKER),
         clicked("u", NOON_MS + 4_400),
     )
-    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert found(machine)["ranker", None].first_list_users == {"a": 1}
     assert machine.state.sessions.open == 1
     assert machine.state.enrolments.enrolled_before == NOON_MS + 3_900
 
@@ -530,7 +530,7 @@ def test_runs_with_and_without_covariates_are_merged_without() -> None:
         builder.update(task, view)
     scope = scopes_of(builder, engine, 2)["ranker", None]
     assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((4, 0, 4), {})
-    assert scope.first_exposures == {"a": 4, "interleaved": 2}
+    assert scope.first_list_users == {"a": 4, "interleaved": 2}
     assert scope.pairs["a", "interleaved"]["ndcg@1"][:2] == (2, 2)
     assert scope.credits["a", "b"][:6] == (4, 2, 2, 2, 0, 2)
     assert scopes_of(builder, engine, 1)["ranker", None].covariates["a", "ndcg@1"][0] == 1

@@ -71,7 +71,7 @@ def test_lists_from_before_experiments_were_switched_on_do_not_count() -> None:
     machine.open()
     feed(machine, shown("u", NOON_MS + 2, RANKER), shown("clock", NOON_MS + 10_000))
     scope = found(machine)["ranker", None]
-    assert scope.first_exposures == {"a": 2}
+    assert scope.first_list_users == {"a": 2}
     assert scope.sums["a", "ndcg@1"][:3] == (2, 0, 2)
 
 
@@ -83,7 +83,7 @@ def test_a_list_after_uncounted_ones_is_enrolled_when_its_pane_is_final() -> Non
     feed(machine, shown("u", NOON_MS + 50, RANKER), clicked("u", NOON_MS + 700), clicked("u", NOON_MS + 1_000))
     assert machine.state.sessions.open == 1
     assert machine.state.enrolments.enrolled_before == NOON_MS + 500
-    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert found(machine)["ranker", None].first_list_users == {"a": 1}
 
 
 def test_switching_experiments_off_removes_user_totals_from_the_store() -> None:
@@ -139,7 +139,7 @@ def test_totals_from_before_a_pause_are_not_restored_after_it() -> None:
     switch(machine, ON)
     feed(machine, shown("u", NOON_MS + 40_000, (("ranker", "c"),)), shown("clock", NOON_MS + 50_000))
     scope = found(machine)["ranker", None]
-    assert (scope.first_exposures, scope.moves) == ({"c": 1}, {})
+    assert (scope.first_list_users, scope.moves) == ({"c": 1}, {})
 
 
 def test_other_measures_are_rejected_with_both_ways_out() -> None:
@@ -167,14 +167,14 @@ def test_an_ended_experiment_cannot_get_a_later_end(later: int | None, message: 
     feed(machine, shown("u", NOON_MS, RANKER), shown("clock", NOON_MS + 10_000))
     switch(machine, ending(END_MS + 50_000))  # it has not ended yet
     feed(machine, shown("u", NOON_MS + 20_000, RANKER), shown("clock", NOON_MS + 30_000))
-    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert found(machine)["ranker", None].first_list_users == {"a": 1}
     switch(machine, ending(END_MS))
     feed(machine, shown("u", END_MS + 1_000, RANKER), shown("clock", END_MS + 10_000))
     with pytest.raises(StateError, match=rf"'ranker' has ended at {END_MS} \(epoch ms\) and now {message}: .*another name"):
         switch(machine, ending(later))
     machine.engine = ending(END_MS - 1)
     machine.open()
-    assert found(machine)["ranker", None].first_exposures == {"a": 1}
+    assert found(machine)["ranker", None].first_list_users == {"a": 1}
 
 
 @pytest.mark.parametrize("experiments", [None, ExperimentRules(idle_ms=DAY_MS)])

@@ -26,7 +26,7 @@ def test_users_without_a_list_are_in_the_split_and_nowhere_else() -> None:
     machine = machine_of()
     feed(machine, exposed("u", NOON_MS), exposed("v", NOON_MS, "b"), shown("u", NOON_MS + 1), clock(NOON_MS + 5_000))
     scope = found(machine)["ranker", None]
-    assert (exposed_users(machine), scope.first_exposures) == ({"a": 1, "b": 1}, {"a": 1})
+    assert (exposed_users(machine), scope.first_list_users) == ({"a": 1, "b": 1}, {"a": 1})
     assert {variant for variant, _ in scope.sums} == {"a"}
 
 

@@ -84,7 +84,7 @@ def test_a_visit_across_midnight_is_one_first_exposure_in_all_and_one_for_each_d
     feed(machine, shown("u", NOON_MS, RANKER), clock(NOON_MS + 10_000))
     feed(machine, *(shown("u", MIDNIGHT_MS + at, RANKER) for at in (-100, 100)), clock(MIDNIGHT_MS + 10_000))
     scopes = found(machine)
-    exposures = {day: (scope.first_exposures, scope.sums["a", "ndcg@1"][2]) for (_, day), scope in scopes.items()}
+    exposures = {day: (scope.first_list_users, scope.sums["a", "ndcg@1"][2]) for (_, day), scope in scopes.items()}
     assert exposures == {None: ({"a": 1}, 3), NOON_MS // DAY_MS: ({"a": 1}, 2), NOON_MS // DAY_MS + 1: ({"a": 1}, 1)}
 
 

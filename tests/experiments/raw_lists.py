@@ -41,7 +41,7 @@ def stored_of(lists: Sequence[RawList]) -> StoredSums:
         experiment="ranker",
         scope="start",
         moments=moments.by_variant(),
-        first_exposures={},
+        first_list_users={},
         hours=hours,
         run_hours=hours,
         entry_moments=moments,

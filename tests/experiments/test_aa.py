@@ -61,7 +61,7 @@ def test_the_moments_are_those_of_the_users(regime: Regime) -> None:
     earlier[lists.users] = np.stack([np.ones_like(lists.earlier), lists.earlier], axis=1)
     for arm, name in enumerate(ARMS[: regime.arms]):
         assert stored.moments[name] == of_users(measures, totals[arm], earlier if regime.earlier else ())
-        assert stored.first_exposures[name] <= stored.moments[name][0]
+        assert stored.first_list_users[name] <= stored.moments[name][0]
     if regime.unit == "list":
         assert stored.pairs[BOTH] == cross_of_users(CovarianceLayout(measures), totals[0], totals[1])
     else:

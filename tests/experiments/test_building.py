@@ -42,7 +42,7 @@ def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
 
 def stored(moments: Mapping[str, list[int]], measures: Measures | None = None, **others: object) -> StoredSums:
     exposures = {variant: sums[0] for variant, sums in moments.items()}
-    given: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, **others}
+    given: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_list_users": exposures, **others}
     layouts = {layout.moments_width: layout for layout in (MEASURES, WITH_COVARIATES, measures or MEASURES)}
     return StoredSums(**in_one_hour(layouts[len(next(iter(moments.values())))], moments), **given)
 
@@ -149,7 +149,9 @@ def test_a_broken_experiment_is_invalid_at_once_in_every_verdict() -> None:
     words = {measure.verdict.word for variant in found.variants for measure in variant.measures if measure.verdict}
     assert words == {found.verdict.word} == {"invalid"}
     assert "not split" in found.verdict.reason
-    early = report_of(Policy(shares={"control": 1, "treatment": 1}), stored({"control": arm(90, 0.5, 1)}, first_exposures={"control": 400}))
+    early = report_of(
+        Policy(shares={"control": 1, "treatment": 1}), stored({"control": arm(90, 0.5, 1)}, first_list_users={"control": 400})
+    )
     assert early.verdict.word == "invalid"
     assert [(variant.variant, variant.users) for variant in early.variants] == [("control", 90), ("treatment", 0)]
 
@@ -613,7 +615,7 @@ def test_a_few_users_of_a_label_without_a_share_are_judged_by_nobody() -> None:
 def test_users_who_moved_to_a_label_without_a_share_make_the_experiment_invalid() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.5, 2), "typo": arm(150, 0.1, 3)}
     report = report_of(
-        Policy(shares={"control": 1.0, "treatment": 1.0}), stored(moments, first_exposures={"control": 2_000, "treatment": 2_000})
+        Policy(shares={"control": 1.0, "treatment": 1.0}), stored(moments, first_list_users={"control": 2_000, "treatment": 2_000})
     )
     assert (report.verdict.word, report.gate.word) == ("invalid", "wait")
     assert "3.6 % of the users saw a variant without a configured share (typo)" in report.verdict.reason

@@ -110,7 +110,7 @@ def is_between(log_e: float) -> bool:
 def reported(arms: Mapping[str, Sequence[int]], policy: Policy) -> MeasureReport:
     """The deciding measure of the treatment "a"."""
     first = {name: sums[0] for name, sums in arms.items()}
-    kept = StoredSums(experiment="x", scope="start", first_exposures=first, **in_one_hour(MEASURES, arms))
+    kept = StoredSums(experiment="x", scope="start", first_list_users=first, **in_one_hour(MEASURES, arms))
     found = build_report(MEASURES, policy, kept, FROZEN)
     return next(measure for variant in found.variants if variant.variant == "a" for measure in variant.measures if measure.paging)
 
@@ -146,7 +146,7 @@ def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
 def test_the_share_of_users_with_a_hit_has_the_same_error_in_its_interval_and_verdict() -> None:
     users = MEASURES.named("user_hit_rate@5")
     moments = {"control": arm(1_400, 0.3, 1), "treatment": arm(1_400, 0.3, 2)}
-    kept = StoredSums(experiment="x", scope="start", first_exposures=dict.fromkeys(moments, 1_400), **in_one_hour(MEASURES, moments))
+    kept = StoredSums(experiment="x", scope="start", first_list_users=dict.fromkeys(moments, 1_400), **in_one_hour(MEASURES, moments))
     scales = choose_scales(MEASURES, Policy(), kept, {})
     report = build_report(MEASURES, Policy(), kept, scales)
     (own,) = [measure for measure in report.variants[1].measures if measure.metric == "user_hit_rate"]
@@ -177,7 +177,7 @@ def by_list(lift: float, seed: int, users: int = 400) -> StoredSums:
     moments = {name: of_users(MEASURES, of_arm) for name, of_arm in rows.items()}
     pairs = {("control", "treatment"): cross_of_users(CovarianceLayout(MEASURES), rows["control"], rows["treatment"])}
     first = dict.fromkeys(moments, users // 2)
-    return StoredSums(experiment="ranker", scope="start", first_exposures=first, pairs=pairs, **in_one_hour(MEASURES, moments))
+    return StoredSums(experiment="ranker", scope="start", first_list_users=first, pairs=pairs, **in_one_hour(MEASURES, moments))
 
 
 def test_an_experiment_by_list_is_judged_with_the_covariance_of_its_arms() -> None:

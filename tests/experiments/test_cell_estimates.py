@@ -56,7 +56,7 @@ def example() -> StoredSums:
         experiment="ranker",
         scope="start",
         moments=moments.by_variant(),
-        first_exposures={},
+        first_list_users={},
         hours=hours,
         entry_moments=moments,
     )

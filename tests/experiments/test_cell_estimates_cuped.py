@@ -43,7 +43,7 @@ def stored_of(lists: Sequence[RawList], earlier: Earlier) -> StoredSums:
         experiment="ranker",
         scope="start",
         moments=by_day.by_variant(),
-        first_exposures={},
+        first_list_users={},
         hours=hours,
         run_hours=hours,
         entry_moments=by_day,

@@ -21,7 +21,7 @@ def report(control: Sequence[Sequence[int]], treatment: Sequence[Sequence[int]],
     moments = {"control": of_users(MEASURES, control), "treatment": of_users(MEASURES, treatment)}
     policy = Policy(**{"paging": ("hit_rate@10",), **rules})  # type: ignore[arg-type]
     first = {name: sums[0] for name, sums in moments.items()}
-    stored = StoredSums(experiment="ranker", scope="start", first_exposures=first, **in_one_hour(MEASURES, moments))
+    stored = StoredSums(experiment="ranker", scope="start", first_list_users=first, **in_one_hour(MEASURES, moments))
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 

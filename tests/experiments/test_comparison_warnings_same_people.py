@@ -17,7 +17,7 @@ def stored(moments: dict[str, list[int]], arrivals: dict[str, np.ndarray]) -> St
             if count:
                 hours.row(hour).new_users[name] = int(count)
     users = {name: sums[0] for name, sums in moments.items()}
-    return StoredSums(experiment="x", scope="start", moments=moments, first_exposures=users, hours=hours)
+    return StoredSums(experiment="x", scope="start", moments=moments, first_list_users=users, hours=hours)
 
 
 def sums(arrivals: np.ndarray) -> list[int]:

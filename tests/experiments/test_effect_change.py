@@ -158,7 +158,7 @@ def test_many_days_are_shown_as_blocks_of_days() -> None:
 def test_a_warning_is_about_a_treatment_with_a_verdict() -> None:
     raw = lists_of([(2, 5), (2, 2), (2, 2)])
     raw += [raw_list._replace(user=f"c{raw_list.user}", variant="c") for raw_list in raw if raw_list.variant == "a"]
-    kept = replace(stored_of(raw), first_exposures=dict.fromkeys("abc", 900))
+    kept = replace(stored_of(raw), first_list_users=dict.fromkeys("abc", 900))
     policy = Policy(control="b", holdout="c", paging=MEASURES.names[:1])
     for shares, variants in ((None, ["a"]), ({"a": 9.0, "b": 1.0}, [])):
         report = build_report(MEASURES, replace(policy, shares=shares), kept, choose_scales(MEASURES, policy, kept, {}))

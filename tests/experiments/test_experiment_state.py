@@ -63,7 +63,7 @@ def test_an_arm_stays_stopped_however_long_others_go_on_in_its_block(later: int)
         experiment="ranker",
         scope="start",
         moments={"control": [1_000 + later, 1_000 + later, 100 + later // 10, 0, 0, 0], "new": [1_000, 1_000, 100, 0, 0, 0]},
-        first_exposures={},
+        first_list_users={},
         run_hours=hours,
         last_ms={"control": 9_000, "new": 5_000},
         lists_since={"new": later},

@@ -131,7 +131,7 @@ def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others
     """The report of arms, each with its users and its chance of a hit."""
     moments = {name: arm(users, chance, seed) for seed, (name, (users, chance)) in enumerate(chances.items())}
     exposures = {name: users for name, (users, _) in chances.items()}
-    kept: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, **others}
+    kept: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_list_users": exposures, **others}
     stored = StoredSums(**in_one_hour(MEASURES, moments), **kept)
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 

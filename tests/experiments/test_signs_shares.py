@@ -64,7 +64,7 @@ def kept(users: Mapping[str, tuple[int, int]], strata: str | None) -> StoredSums
         experiment="ranker",
         scope="start",
         moments=moments.by_variant(),
-        first_exposures={},
+        first_list_users={},
         run_hours=hours,
         entry_moments=moments,
         segments=("country", "language"),

@@ -41,7 +41,7 @@ POLICY = Policy(margin=0.02)
 
 
 def health(policy: Policy, experiment: str, users: Mapping[str, int], joined: FeedbackCounts = NO_FEEDBACK) -> Health:
-    return health_of(policy, StoredSums(experiment=experiment, scope="start", moments={}, first_exposures=users, joined=joined))
+    return health_of(policy, StoredSums(experiment=experiment, scope="start", moments={}, first_list_users=users, joined=joined))
 
 
 def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: MeasureScale = SCALE) -> MeasureComparison:

@@ -32,7 +32,7 @@ def exposed(service: Service) -> dict[str, int]:
         for experiment in service.report().get("experiments", ())
         if (experiment["experiment"], experiment["scope"]) == ("ranker", "start")
     ]
-    return {arm["variant"]: arm["first_exposures"] for experiment in found for arm in experiment["variants"]}
+    return {arm["variant"]: arm["first_list_users"] for experiment in found for arm in experiment["variants"]}
 
 
 def test_windows_go_on_over_a_pause_of_experiments_and_users_are_counted_from_its_end_on(

@@ -68,7 +68,7 @@ class Scope:
     entries: dict[tuple[str, str, Block], Sums] = field(default_factory=dict)
     covariates: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     credits: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
-    first_exposures: dict[str, int] = field(default_factory=dict)
+    first_list_users: dict[str, int] = field(default_factory=dict)
     exposed: dict[tuple[int, str], int] = field(default_factory=dict)
     hours: dict[tuple[int, str, Block], tuple[int, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
     new_users: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -133,8 +133,8 @@ def experiments(
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if times_counted:
                 scope = found[name, day] = _scope(of_day, came, day, history, settings)
-                first_exposures = _first_ones([exposure for exposure in exposures if day is None or exposure.ts // DAY_MS == day])
-                scope.exposed = dict(Counter((exposure.ts // HOUR_MS, exposure.variant) for exposure in first_exposures))
+                first_list_users = _first_ones([exposure for exposure in exposures if day is None or exposure.ts // DAY_MS == day])
+                scope.exposed = dict(Counter((exposure.ts // HOUR_MS, exposure.variant) for exposure in first_list_users))
                 if day is None:
                     _add_reacting(scope, of_day, {user: shown.ts for user, shown in first_lists.items()}, steps, result)
     return found
@@ -234,7 +234,7 @@ def _scope(
             for shown_list, variant in own:
                 _add_reactions(scope, variant, [shown_list], settings)
     assert len({key[0] for key in (*scope.hours, *scope.new_users)}) <= 96, "the oracle counts by the hour"
-    scope.first_exposures = dict(sum((Counter({variant: users}) for (_, variant), users in scope.new_users.items()), Counter()))
+    scope.first_list_users = dict(sum((Counter({variant: users}) for (_, variant), users in scope.new_users.items()), Counter()))
     for (user, variant), measures in totals.items():
         entry_day = wider(first_entry(came[user]), 24)
         for measure, (y, d) in measures.items():
@@ -400,7 +400,7 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
     for part in parts:
         for key, scope in part.items():
             total = merged.setdefault(key, Scope())
-            for name in ("first_exposures", "exposed", "new_users", "values", "moves"):
+            for name in ("first_list_users", "exposed", "new_users", "values", "moves"):
                 setattr(total, name, dict(Counter(getattr(total, name)) + Counter(getattr(scope, name))))
             for name in ("sums", "entries", "covariates", "credits", "users", "reactions", "reacting"):
                 for of, more in getattr(scope, name).items():

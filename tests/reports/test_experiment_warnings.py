@@ -16,6 +16,6 @@ from tests.support.experiment_samples import experiment
 def test_users_with_exactly_one_list_each_are_named_when_they_are_many(users: int, lists: int, warned: bool) -> None:
     report = experiment({"control": 0.5, "new": 0.5}, name="ranker")
     one, other = report.variants
-    arms = replace(one, first_exposures=users - 9, lists=lists - 9), replace(other, first_exposures=9, lists=9)
+    arms = replace(one, first_list_users=users - 9, lists=lists - 9), replace(other, first_list_users=9, lists=9)
     found = [warning.text for warning in user_warnings(replace(report, variants=arms))]
     assert found == [f"Each of the {users:,} users of experiment ranker has exactly one list"] * warned

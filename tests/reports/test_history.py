@@ -167,7 +167,7 @@ def test_no_snapshot_is_kept_before_its_run_can_be_known() -> None:
 
 def test_an_experiment_has_no_snapshot_before_its_first_final_list() -> None:
     exposed_only = replace(
-        SAME, variants=tuple(replace(variant, users=0, first_exposures=0, exposed_users=40) for variant in SAME.variants)
+        SAME, variants=tuple(replace(variant, users=0, first_list_users=0, exposed_users=40) for variant in SAME.variants)
     )
     history = History().add(START_MS, [exposed_only])
     assert history == History()

@@ -474,7 +474,7 @@ def test_start_and_end_bound_the_time_that_is_checked() -> None:
         tasks.show(task, 0.4, f"{task}-t")
         tasks.pass_time(task, 0.5)
     stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
-    assert (stored.from_ms, stored.first_exposures) == (at(0), {"control": 4, "treatment": 2})
+    assert (stored.from_ms, stored.first_list_users) == (at(0), {"control": 4, "treatment": 2})
     assert stored.joined == FeedbackCounts(2, 0)
     assert at(0.4) < stored.to_ms <= at(0.5, 20_000)
     for task in (0, 1):

@@ -111,7 +111,7 @@ def test_the_smallest_share_works_beside_the_largest() -> None:
 
 
 def test_invalid_arguments_are_rejected() -> None:
-    with pytest.raises(ExperimentError, match="first exposures of 'control': got -1"):
+    with pytest.raises(ExperimentError, match="users of 'control': got -1"):
         sample_ratio_p_value({"control": -1}, EQUAL)
     with pytest.raises(ExperimentError, match="share of 'b': got 0"):
         sample_ratio_p_value({}, {"a": 1, "b": 0})

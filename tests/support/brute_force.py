@@ -87,7 +87,7 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
 
 
 def _scope(kept: StoredSums, plain: Measures) -> Scope:
-    scope, wide = Scope(first_exposures=dict(kept.first_exposures)), plain.with_covariates
+    scope, wide = Scope(first_list_users=dict(kept.first_list_users)), plain.with_covariates
     for variant, moments in kept.moments.items():
         measures = wide if len(moments) == wide.moments_width else plain
         for measure in measures:

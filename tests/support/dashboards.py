@@ -125,7 +125,7 @@ def experiments() -> dict[str, ExperimentReport]:
         stored = StoredSums(
             experiment="ranker",
             scope=scope,
-            first_exposures=exposures,
+            first_list_users=exposures,
             exposed=exposures,
             joined=FeedbackCounts(900, 100),
             credits=credits(users[scope], -0.2),

@@ -91,7 +91,7 @@ def stored(
     return StoredSums(
         experiment=name,
         scope=scope,
-        first_exposures=counts,
+        first_list_users=counts,
         exposed=counts if whole else {},
         joined=FeedbackCounts(900, 100),
         credits=credits(USERS, -0.2) if whole else {},

@@ -44,7 +44,7 @@ def stored_arms(chances: Mapping[str, float], stopped: tuple[str, ...] = (), hou
     given: dict[str, Any] = {
         "experiment": "ranker",
         "scope": "start",
-        "first_exposures": dict.fromkeys(chances, USERS),
+        "first_list_users": dict.fromkeys(chances, USERS),
         "joined": FeedbackCounts(900, 100),
         "from_ms": BEGIN_MS,
         "to_ms": newest_ms,

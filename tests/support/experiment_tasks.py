@@ -93,4 +93,4 @@ def since_start(report: Report | None) -> dict[str, ExperimentReport]:
 
 
 def exposed(report: ExperimentReport) -> dict[str, int]:
-    return {arm.variant: arm.first_exposures for arm in report.variants if arm.first_exposures}
+    return {arm.variant: arm.first_list_users for arm in report.variants if arm.first_list_users}

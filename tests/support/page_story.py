@@ -72,7 +72,7 @@ class SimulatedUsers:
         stored = StoredSums(
             experiment=EXPERIMENT,
             scope=scope,
-            first_exposures=self.counts,
+            first_list_users=self.counts,
             joined=joined,
             from_ms=self.from_ms,
             **in_one_hour(measures, self.moments),

@@ -128,7 +128,7 @@ def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[Rende
 def _arms(experiment: ExperimentReport) -> FittingTable:
     table = FittingTable(("variant", "role"), ("users", "share of users", "lists", "effective users", "largest user"))
     by_exposures = any(variant.exposed_users for variant in experiment.variants)
-    first = [variant.exposed_users if by_exposures else variant.first_exposures for variant in experiment.variants]
+    first = [variant.exposed_users if by_exposures else variant.first_list_users for variant in experiment.variants]
     for variant, users in zip(experiment.variants, first, strict=True):
         share = percent(users / sum(first)) if sum(first) else "-"
         largest = f"≤ {percent(variant.largest_user_share_max)}" if variant.lists else "-"

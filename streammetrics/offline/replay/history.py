@@ -164,7 +164,7 @@ class ReplayHistory:
         current = {(name, kept.scope): kept for (name, _), kept in experiments.items()}
         self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room
         for key, kept in current.items():
-            if any(kept.first_exposures.values()) and (len(self._stored) < SERIES_MAX or key in self._stored):
+            if any(kept.first_list_users.values()) and (len(self._stored) < SERIES_MAX or key in self._stored):
                 self._stored[key] = self._stored.get(key, _EMPTY).since(kept.known_from_ms).add(enrolled_ms, kept)
 
     def history(self, final: ReportBuilder, report: Report) -> History:

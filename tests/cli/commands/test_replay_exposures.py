@@ -85,7 +85,7 @@ def replayed(folder: Path, *args: object) -> tuple[dict[str, Any], str]:
 
 
 def users(experiment: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [(variant["variant"], variant["users"], variant["first_exposures"]) for variant in experiment["variants"]]
+    return [(variant["variant"], variant["users"], variant["first_list_users"]) for variant in experiment["variants"]]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -128,7 +128,7 @@ def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_
         for experiment in report["experiments"]:
             experiment["known_from_ms"] = experiment["from_ms"] = None  # an experiment begins with its first exposure
             exposed = {variant["variant"]: variant.pop("exposed_users") for variant in experiment["variants"]}
-            assert all(exposed[variant["variant"]] > variant["first_exposures"] for variant in experiment["variants"]) == (
+            assert all(exposed[variant["variant"]] > variant["first_list_users"] for variant in experiment["variants"]) == (
                 name == "exposures"
             )
         found.append({key: report[key] for key in ("experiments", "history", "explanations", "totals", "users_open")})

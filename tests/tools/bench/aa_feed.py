@@ -89,7 +89,7 @@ class _Feed:
             experiment="ranker",
             scope="start",
             moments=self._moments.by_variant(),
-            first_exposures={arm: users for arm, users in zip(ARMS, self._first, strict=True) if users},
+            first_list_users={arm: users for arm, users in zip(ARMS, self._first, strict=True) if users},
             hours=self._hours,
             run_hours=self._hours,
             entry_moments=self._moments,
