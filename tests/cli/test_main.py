@@ -75,9 +75,9 @@ def test_help_has_a_description_and_examples(name: str) -> None:
 
 
 def test_the_list_of_commands_has_whole_sentences_in_groups() -> None:
-    shown = invoke("--help").output
-    assert "..." not in shown.replace("[ARGS]...", "")
-    lines = shown.splitlines()
+    text = invoke("--help").output
+    assert "..." not in text.replace("[ARGS]...", "")
+    lines = text.splitlines()
     heads = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert heads == ["Options:", *(f"{title}:" for title in GROUPS)]
     listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in NAMES]
@@ -102,9 +102,9 @@ def test_a_gate_that_cannot_be_imported_or_is_interrupted_has_no_decision(monkey
 def test_the_help_of_a_group_has_examples_of_its_commands() -> None:
     for name, group in top_commands().items():
         if isinstance(group, click.Group):
-            shown = invoke(name, "--help").output
-            assert "Examples:" in shown
-            examples = [line.split()[2:] for line in shown.splitlines() if line.startswith(f"    streammetrics {name} ")]
+            text = invoke(name, "--help").output
+            assert "Examples:" in text
+            examples = [line.split()[2:] for line in text.splitlines() if line.startswith(f"    streammetrics {name} ")]
             assert {words[0] for words in examples} == set(group.commands)
             for words in examples:
                 group.commands[words[0]].make_context(words[0], words[1:])
@@ -201,7 +201,7 @@ def test_an_invalid_integer_is_rejected(case: tuple[tuple[str, str], str]) -> No
 
 @pytest.mark.parametrize("option", ["--users", "--seed", "--rate"])
 def test_the_help_of_simulate_shows_the_bounds_of_traffic(option: str) -> None:
-    (kind,) = [known.type for known in commands()["simulate"].params if option in known.opts]
+    (kind,) = [param.type for param in commands()["simulate"].params if option in param.opts]
     assert isinstance(kind, click.IntRange | click.FloatRange)
     assert kind.min is not None
     assert kind.max is not None

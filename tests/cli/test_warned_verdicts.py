@@ -18,8 +18,8 @@ TOLD = "treatment has 4 lists per user and control 2, 100 % more"
 
 
 def visit(user: str, ts: int, arm: str = "", *, clicked: bool = False) -> Iterator[dict[str, Any]]:
-    shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": user, "ts": ts, "items": ["a", "b"]}
-    yield shown | ({"experiments": {"ranker": arm}} if arm else {})
+    impression = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": user, "ts": ts, "items": ["a", "b"]}
+    yield impression | ({"experiments": {"ranker": arm}} if arm else {})
     if clicked:
         yield {"type": "feedback", "impression_id": f"{user}-{ts}", "user_id": user, "item_id": "a", "action": "click", "ts": ts + 30_000}
 

@@ -19,9 +19,9 @@ from tests.support.tables import for_each
 
 def numeric_bounds() -> list[tuple[str, int, int]]:
     found = []
-    for key, known in keys().items():
-        words = known.allowed.split(" ")
-        if known.allowed.startswith("a whole number from "):
+    for key, setting in keys().items():
+        words = setting.allowed.split(" ")
+        if setting.allowed.startswith("a whole number from "):
             found.append((key, int(words[4]), int(words[6].rstrip(","))))
     return found
 
@@ -66,7 +66,7 @@ def test_a_label_that_is_too_long_for_any_event_is_rejected(key, value):
 
 def test_every_setting_has_its_own_variable():
     names = [environment_name(key) for key in keys()]
-    files = [f"{environment_name(key)}_FILE" for key, known in keys().items() if known.is_secret]
+    files = [f"{environment_name(key)}_FILE" for key, setting in keys().items() if setting.is_secret]
     assert len({*names, *files, "STREAMMETRICS_CONFIG"}) == len(names) + len(files) + 1
 
 
@@ -91,7 +91,7 @@ def test_a_negative_duration_is_rejected(key: Any) -> None:
     assert problem_of(**{key.replace(".", "__"): -1}).key == key
 
 
-@for_each([key for key, known in keys().items() if known.allowed.startswith("one of ")])
+@for_each([key for key, setting in keys().items() if setting.allowed.startswith("one of ")])
 def test_a_choice_accepts_only_the_documented_values(key: Any) -> None:
     section, _, leaf = key.partition(".")
     choices = get_args(type(getattr(Settings(), section)).model_fields[leaf].annotation)

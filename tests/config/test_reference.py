@@ -37,10 +37,10 @@ def test_the_commented_value_in_the_reference_file_is_the_default():
 
 
 def test_every_key_has_a_description_and_allowed_values():
-    for key, known in keys().items():
-        assert known.description.endswith((".", ".)")), key
-        assert known.allowed, key
-        assert (known.allowed == "true or false") == isinstance(known.default, bool), key
+    for key, setting in keys().items():
+        assert setting.description.endswith((".", ".)")), key
+        assert setting.allowed, key
+        assert (setting.allowed == "true or false") == isinstance(setting.default, bool), key
         assert environment_name(key) in reference_toml(whole=True)
 
 
@@ -75,8 +75,8 @@ def test_the_effective_settings_show_every_origin(tmp_path):
 
 
 def test_the_effective_settings_mask_secrets():
-    shown = tomllib.loads(render_effective(by_flags({"redis.password": SECRET, "redis.url": "redis://cache:1/0"})))
-    assert (shown["redis"]["password"], shown["redis"]["url"], shown["kafka"]["sasl_password"]) == ("***", "redis://cache:1/0", "")
+    document = tomllib.loads(render_effective(by_flags({"redis.password": SECRET, "redis.url": "redis://cache:1/0"})))
+    assert (document["redis"]["password"], document["redis"]["url"], document["kafka"]["sasl_password"]) == ("***", "redis://cache:1/0", "")
 
 
 def test_the_effective_settings_show_experiments_as_toml(tmp_path):

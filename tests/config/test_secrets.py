@@ -19,7 +19,7 @@ from tests.support.settings import PASSWORD_HASH, SASL, SECRET, by_flags, proble
 from tests.support.tables import for_each
 
 
-@for_each([key for key, known in keys().items() if known.is_secret and key != "redis.url"])
+@for_each([key for key, setting in keys().items() if setting.is_secret and key != "redis.url"])
 def test_no_output_contains_a_secret(key: Any) -> None:
     limited = {"http.password_hash": PASSWORD_HASH, "client.url": "http://cache/hunter2"}
     secret = limited.get(key, SECRET)

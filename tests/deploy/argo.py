@@ -13,8 +13,8 @@ ARGO = sorted(ROLLOUTS.glob("argo-*.yaml"))
 
 
 def metric(name: str) -> Mapping[str, Any]:
-    (found,) = read_yaml(ROLLOUTS / f"argo-analysis-{name}.yaml")["spec"]["metrics"]
-    return found  # type: ignore[no-any-return]
+    (metric,) = read_yaml(ROLLOUTS / f"argo-analysis-{name}.yaml")["spec"]["metrics"]
+    return metric  # type: ignore[no-any-return]
 
 
 def outcome(conditions: Mapping[str, Any], result: Mapping[str, Any]) -> str:

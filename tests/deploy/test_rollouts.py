@@ -84,7 +84,7 @@ def test_the_job_runs_a_command_that_there_is() -> None:
     assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
     assert container["image"].endswith(f":{__version__}")
     values = {"experiment": "ranker-v7", "exporter": "http://streammetrics-exporter:9464", "deadline": "4h"}
-    words = [re.sub(r"\{\{args\.(\w+)\}\}", lambda found: values[found[1]], word) for word in container["args"]]
+    words = [re.sub(r"\{\{args\.(\w+)\}\}", lambda match: values[match[1]], word) for word in container["args"]]
     assert words[0] == "gate"
     context = gate.make_context("gate", words[1:])
     assert [context.params[name] for name in ("watch", "deadline")] == [True, 14_400]

@@ -23,10 +23,10 @@ SECONDS_MAX = 120
 def program(name: str, brought_by: str) -> str:
     """The path of a program, or an error that says what brings it."""
     beside_python = Path(sys.executable).parent
-    found = shutil.which(name, path=os.pathsep.join([str(beside_python), os.environ.get("PATH", os.defpath), "/usr/bin", "/usr/sbin"]))
-    if found is None:
+    path = shutil.which(name, path=os.pathsep.join([str(beside_python), os.environ.get("PATH", os.defpath), "/usr/bin", "/usr/sbin"]))
+    if path is None:
         raise FileNotFoundError(f"{name} was not found: {brought_by} brings it")
-    return found
+    return path
 
 
 def run(

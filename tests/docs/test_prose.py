@@ -29,8 +29,8 @@ def test_sentences_are_short(page: Path) -> None:
 
 @for_each(PAGES, lambda page: str(page.relative_to(ROOT)))
 def test_pages_avoid_words_of_a_translation(page: Path) -> None:
-    found = [sentence for sentence in sentences_of(page.read_text(encoding="utf-8")) if WORDS_OF_A_TRANSLATION.search(sentence)]
-    assert found == []
+    sentences = [sentence for sentence in sentences_of(page.read_text(encoding="utf-8")) if WORDS_OF_A_TRANSLATION.search(sentence)]
+    assert sentences == []
 
 
 def test_the_readme_is_short() -> None:

@@ -173,8 +173,13 @@ ONE_INPUT = Settings(inputs=("events",), gap_ms=7, lateness_ms=0, attribution_ms
 
 def test_an_event_older_than_the_watermark_that_it_sets_joins_its_session() -> None:
     """Here the last event completes a row of two, whose time lies beyond the end of the session that this event belongs to."""
-    shown = Impression("w", "u", 0, ())
-    events = [*[Arrival("impressions", shown)] * 2, Tick(3), Arrival("feedback", shown), Arrival("feedback", Impression("w", "u", 12, ()))]
+    impression = Impression("w", "u", 0, ())
+    events = [
+        *[Arrival("impressions", impression)] * 2,
+        Tick(3),
+        Arrival("feedback", impression),
+        Arrival("feedback", Impression("w", "u", 12, ())),
+    ]
     steps = (*events, Tick(3), Arrival("feedback", Feedback("u", 1, "a", "click", impression_id="w")))
     case = Case(Settings(attribution_ms=12, support_users=2), steps)
     machine = machine_for(case)

@@ -24,23 +24,23 @@ ONE_EVENT = SupportRules(users=1)
 LAYOUT = TallyLayout(Scorer(["ndcg@3"]))
 
 
-def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState, list[str]]:
+def stepped(rules: EngineRules, impressions: Sequence[Impression]) -> tuple[TaskState, list[str]]:
     """Take a batch of lists. Return the state, and for each list the reason why it was rejected, or an empty string."""
     engine = Engine(rules, LAYOUT)
     state = engine.open(None)
-    batch = Batch(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
+    batch = Batch(0, [(offset, -1, (event,)) for offset, event in enumerate(impressions)], len(impressions))
     engine.load(state, engine.needs(state, batch), LoadedUsers({}))
     why = {error.offset: error.reason for error in engine.step(state, batch).refused}
-    return state, [why.get(offset, "") for offset in range(len(shown))]
+    return state, [why.get(offset, "") for offset in range(len(impressions))]
 
 
 def taken(rules: EngineRules, lists: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[str], int]:
     """Take lists of (user, experiment, variant). Return why each was rejected, the kept experiments, and the dropped variants."""
-    shown = [
+    impressions = [
         Impression(f"r{ts}", user, ts, ("a",), ((experiment, variant),) if experiment else ())
         for ts, (user, experiment, variant) in enumerate(lists)
     ]
-    state, why = stepped(rules, shown)
+    state, why = stepped(rules, impressions)
     return why, sorted(group.experiment for group, *_ in state.labels.stored().groups), state.progress.counts["too_many_variants", 0]
 
 
@@ -68,14 +68,14 @@ def test_of_variants_without_room_the_first_by_experiment_stays() -> None:
     both = (("e", "a"), ("f", "a"), ("g", "a"))
     state, why = stepped(rules, [Impression(f"r{ts}", "u", ts, ("a",), labels) for ts, labels in enumerate((both, both[1:], both[2:]))])
     assert why == ["", "", ""]
-    assert [shown.experiments for shown in state.sessions.users["u"].sessions[0].lists.values()] == [both[:2], both[1:2], ()]
+    assert [impression.experiments for impression in state.sessions.users["u"].sessions[0].lists.values()] == [both[:2], both[1:2], ()]
     assert state.progress.counts["too_many_variants", 0] == 3
 
 
 def test_dropped_labels_are_counted_for_lists_that_are_used() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(lists_open_max=1))
-    shown = [Impression(f"r{ts}", "u", ts, ("a",), label_notes=("label_empty", "label_empty")) for ts in range(2)]
-    state, why = stepped(rules, shown)
+    impressions = [Impression(f"r{ts}", "u", ts, ("a",), label_notes=("label_empty", "label_empty")) for ts in range(2)]
+    state, why = stepped(rules, impressions)
     assert why == ["", "too_many_lists"]
     assert state.progress.counts["label_empty", 0] == 2
 
@@ -100,9 +100,9 @@ def test_a_session_closed_by_a_limit_check_is_saved_even_if_the_list_is_rejected
 
 def test_fragments_of_one_list_hold_at_most_ten_times_the_item_limit() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2, gap_ms=100))
-    shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(12)]
+    impressions = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(12)]
     state, why = stepped(
-        rules, [*shown, Impression("y", "u", 12, ("a",), positions=(0,)), Impression("x", "u", 200, ("a",), positions=(0,))]
+        rules, [*impressions, Impression("y", "u", 12, ("a",), positions=(0,)), Impression("x", "u", 200, ("a",), positions=(0,))]
     )
     assert why == [*[""] * 10, "too_many_items", "too_many_items", "", ""]
     (session, _) = state.sessions.users["u"].sessions
@@ -111,8 +111,8 @@ def test_fragments_of_one_list_hold_at_most_ten_times_the_item_limit() -> None:
 
 def test_a_whole_list_is_accepted_when_its_fragments_are_full() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(items_max=2))
-    shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(11)]
-    state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
+    impressions = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(11)]
+    state, why = stepped(rules, [*impressions, Impression("x", "u", 20, ("a", "b"))])
     assert why == [*[""] * 10, "too_many_items", ""]
     state.sessions.take_changed(NEVER)
     assert items_of(state.sessions.users["u"].sessions[0].lists["x"].text) == ("a", "b")

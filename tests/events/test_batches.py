@@ -19,10 +19,10 @@ decode = native_decoder(EventLimits())
 def test_each_event_is_whole_in_one_process_and_a_time_in_the_others(users: list[str], shards: int) -> None:
     for user in users:
         value = json.dumps({"type": "feedback", "user_id": user, "ts": 5, "item_id": "a", "action": "click"}).encode()
-        found = [event for shard in range(shards) for event in of_shard(decode, shard, shards)(value)]
-        assert [type(event) for event in found].count(Feedback) == 1
-        assert {(event.user_id, event.ts) for event in found if not isinstance(event, MalformedEvent)} == {(user, 5)}
-        assert [type(event) for event in found].count(Elsewhere) == shards - 1
+        events = [event for shard in range(shards) for event in of_shard(decode, shard, shards)(value)]
+        assert [type(event) for event in events].count(Feedback) == 1
+        assert {(event.user_id, event.ts) for event in events if not isinstance(event, MalformedEvent)} == {(user, 5)}
+        assert [type(event) for event in events].count(Elsewhere) == shards - 1
 
 
 def test_the_first_process_has_all_malformed_records() -> None:

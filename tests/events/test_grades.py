@@ -46,17 +46,17 @@ def holds(condition: tuple[str, float] | None, value: float | None) -> bool:
 
 @given(written_rules, st.none() | numbers)
 def test_the_greatest_grade_of_the_matching_rules_counts(rules, value):
-    known = parsed(rules)
+    grades = parsed(rules)
     for action in {action for action, _, _ in rules}:
         expected = max([0, *(grade for its, condition, grade in rules if its == action and holds(condition, value))])
-        assert known.grade(action, value) == expected
+        assert grades.grade(action, value) == expected
 
 
 @given(written_rules)
 def test_the_canonical_text_parses_to_equal_rules(rules):
-    known = parsed(rules)
-    again = parse_grades(known.text)
-    assert (again, again.table, again.text) == (known, known.table, known.text)
+    grades = parsed(rules)
+    again = parse_grades(grades.text)
+    assert (again, again.table, again.text) == (grades, grades.table, grades.text)
 
 
 @given(written_rules, st.randoms())
@@ -68,10 +68,10 @@ def test_the_order_of_rules_does_not_matter(rules, random):
 
 @given(written_rules, st.none() | numbers)
 def test_every_computed_grade_is_a_possible_grade(rules, value):
-    known = parsed(rules)
-    assert known.grades == tuple(sorted(set(known.grades)))
-    assert {known.grade(action, value) for action, _, _ in rules} <= set(known.grades)
-    assert set(known.grades) == {0} | {grade for _, _, grade in rules}
+    grades = parsed(rules)
+    assert grades.grades == tuple(sorted(set(grades.grades)))
+    assert {grades.grade(action, value) for action, _, _ in rules} <= set(grades.grades)
+    assert set(grades.grades) == {0} | {grade for _, _, grade in rules}
 
 
 def test_the_default_rules():

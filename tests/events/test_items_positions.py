@@ -21,9 +21,9 @@ PLACES = EventLimits(first_place=1, items_max=20)
 
 def native(items: list[Any], limits: EventLimits = PLACES, **more: Any) -> Impression | MalformedEvent:
     event = {"type": "impression", "impression_id": "p2", "user_id": "u", "ts": NOON, "items": items, **more}
-    (found,) = native_decoder(limits)(json.dumps(event).encode())
-    assert isinstance(found, Impression | MalformedEvent)
-    return found
+    (decoded_event,) = native_decoder(limits)(json.dumps(event).encode())
+    assert isinstance(decoded_event, Impression | MalformedEvent)
+    return decoded_event
 
 
 def yielded(items: list[Any], limits: EventLimits = PLACES) -> Impression | MalformedEvent:
@@ -55,21 +55,21 @@ def test_a_position_that_is_no_place_is_refused(read: Any, position: int) -> Non
 
 
 def test_lists_without_positions_begin_at_the_top() -> None:
-    found = native(["a", "b"])
-    assert isinstance(found, Impression)
-    assert (found.items, found.positions) == (("a", "b"), None)
+    event = native(["a", "b"])
+    assert isinstance(event, Impression)
+    assert (event.items, event.positions) == (("a", "b"), None)
 
 
 def test_teams_have_the_places_of_their_items() -> None:
-    found = native([{"id": "b", "position": 4, "team": "x"}, {"id": "a", "position": 2}])
-    assert isinstance(found, Impression)
-    assert (found.items, found.teams) == (("", "a", "", "b"), ("", "", "", "x"))
+    event = native([{"id": "b", "position": 4, "team": "x"}, {"id": "a", "position": 2}])
+    assert isinstance(event, Impression)
+    assert (event.items, event.teams) == (("", "a", "", "b"), ("", "", "", "x"))
 
 
 def test_positions_of_fragments_begin_at_0() -> None:
-    found = native(at(11, 13), fragment=True)
-    assert isinstance(found, Impression)
-    assert (found.items, found.positions) == (("i11", "i13"), (10, 12))
+    event = native(at(11, 13), fragment=True)
+    assert isinstance(event, Impression)
+    assert (event.items, event.positions) == (("i11", "i13"), (10, 12))
 
 
 @given(st.lists(st.integers(0, 22), max_size=4), st.booleans(), st.sampled_from([None, 0, 1]))
@@ -77,12 +77,12 @@ def test_the_typed_parser_reads_places_as_the_explainer_does(places: list[int], 
     limits = EventLimits(first_place=first, items_max=20)
     event = {"type": "impression", "impression_id": "p", "user_id": "u", "ts": NOON, "items": at(*places), "fragment": fragment}
     value = json.dumps(event).encode()
-    (found,) = native_decoder(limits)(value)
-    if isinstance(found, MalformedEvent):
-        with pytest.raises(MalformedEvent, match=re.escape(found.detail)):
+    (decoded_event,) = native_decoder(limits)(value)
+    if isinstance(decoded_event, MalformedEvent):
+        with pytest.raises(MalformedEvent, match=re.escape(decoded_event.detail)):
             read_event(value, limits)
         return
-    assert found == read_event(value, limits)
+    assert decoded_event == read_event(value, limits)
     if first is not None and not fragment:
-        assert isinstance(found, Impression)
-        assert [place + first for place, item in enumerate(found.items) if item] == sorted(places)
+        assert isinstance(decoded_event, Impression)
+        assert [place + first for place, item in enumerate(decoded_event.items) if item] == sorted(places)

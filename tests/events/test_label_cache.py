@@ -92,9 +92,9 @@ def test_labels_that_are_not_plain_give_the_same_list_every_time(invalid: str) -
     for _ in range(2):
         assert decode(label_sets('{"a":"x"}', "{}")) == (reference(label_sets('{"a":"x"}', "{}")),)
         for value in (label_sets(invalid, "{}"), label_sets("{}", invalid)):
-            (found,) = decode(value)
-            assert isinstance(found, Impression)
-            assert found == reference(value)
+            (event,) = decode(value)
+            assert isinstance(event, Impression)
+            assert event == reference(value)
 
 
 def test_labels_with_invalid_utf8_are_rejected():

@@ -32,26 +32,26 @@ decode = native_decoder(LIMITS)
 
 
 def only(value: bytes | None) -> Event | MalformedEvent:
-    (found,) = decode(value)
-    return found
+    (event,) = decode(value)
+    return event
 
 
 def reason(value: bytes | None) -> str:
-    found = only(value)
-    assert isinstance(found, MalformedEvent), found
-    return found.reason
+    event = only(value)
+    assert isinstance(event, MalformedEvent), event
+    return event.reason
 
 
 def impression(**changes: Any) -> Impression:
-    found = only(sent(IMPRESSION, **changes))
-    assert isinstance(found, Impression), found
-    return found
+    event = only(sent(IMPRESSION, **changes))
+    assert isinstance(event, Impression), event
+    return event
 
 
 def feedback(**changes: Any) -> Feedback:
-    found = only(sent(FEEDBACK, **changes))
-    assert isinstance(found, Feedback), found
-    return found
+    event = only(sent(FEEDBACK, **changes))
+    assert isinstance(event, Feedback), event
+    return event
 
 
 def test_an_impression_with_all_fields():
@@ -147,18 +147,18 @@ def test_items_may_have_teams():
 def test_a_team_stays_with_its_item_when_items_are_sorted():
     items = [{"id": "a", "team": "new", "position": 7}, {"id": "b", "position": 1}, {"id": "c", "team": "old", "position": 3}]
     for fragment in (False, True):
-        found = impression(items=items, fragment=fragment)
-        assert (found.items, found.teams) == (("b", "c", "a"), ("", "old", "new"))
+        event = impression(items=items, fragment=fragment)
+        assert (event.items, event.teams) == (("b", "c", "a"), ("", "old", "new"))
 
 
 @given(st.data(), positions, st.booleans())
 def test_items_with_positions_may_be_sent_in_any_order(data: st.DataObject, places: list[int], fragment: bool):
     items = [{"id": data.draw(ids), "position": place} for place in places]
     shuffled = data.draw(st.permutations(items))
-    found = impression(items=shuffled, fragment=fragment)
-    assert found == impression(items=items, fragment=fragment)
-    assert found.items == tuple(item["id"] for item in sorted(items, key=lambda item: item["position"]))
-    assert found.positions == (tuple(sorted(places)) if fragment else None)
+    event = impression(items=shuffled, fragment=fragment)
+    assert event == impression(items=items, fragment=fragment)
+    assert event.items == tuple(item["id"] for item in sorted(items, key=lambda item: item["position"]))
+    assert event.positions == (tuple(sorted(places)) if fragment else None)
 
 
 # Times
@@ -187,9 +187,9 @@ def test_items_with_positions_may_be_sent_in_any_order(data: st.DataObject, plac
 )
 def test_a_time_is_milliseconds_or_iso_with_a_zone(case: tuple[str, int]) -> None:
     text, ts = case
-    found = only(spliced(FEEDBACK, "ts", text))
-    assert isinstance(found, Feedback), found
-    assert found.ts == ts
+    event = only(spliced(FEEDBACK, "ts", text))
+    assert isinstance(event, Feedback), event
+    assert event.ts == ts
 
 
 @for_each(
@@ -226,9 +226,9 @@ def test_a_refused_time_says_which_unit_it_seems_to_have(case: tuple[str, str]) 
 
 @pytest.mark.parametrize(("text", "advice"), [("1.5", "send milliseconds"), ('"2024-11-21T10:00:00"', "2026-01-31T09:00:00Z")])
 def test_the_detail_of_a_malformed_time_shows_a_valid_form(text: str, advice: str):
-    found = only(spliced(FEEDBACK, "ts", text))
-    assert isinstance(found, MalformedEvent)
-    assert advice in found.detail.rpartition(";")[2]
+    event = only(spliced(FEEDBACK, "ts", text))
+    assert isinstance(event, MalformedEvent)
+    assert advice in event.detail.rpartition(";")[2]
 
 
 # Rejected events
@@ -296,10 +296,10 @@ def test_each_broken_rule_has_its_reason(case: tuple[dict[str, Any], str, str, s
 @for_each([(event, field) for event in (IMPRESSION, FEEDBACK) for field in event])
 def test_required_fields_must_be_present(case: tuple[dict[str, Any], str]) -> None:
     event, field = case
-    found = only(sent(event, **{field: ...}))
+    decoded_event = only(sent(event, **{field: ...}))
     optional = ("experiments", "segments") if event is IMPRESSION else ("value", "impression_id")
-    assert isinstance(found, MalformedEvent) != (field in optional)
-    assert not isinstance(found, MalformedEvent) or found.reason == "missing_field"
+    assert isinstance(decoded_event, MalformedEvent) != (field in optional)
+    assert not isinstance(decoded_event, MalformedEvent) or decoded_event.reason == "missing_field"
 
 
 @for_each(
@@ -321,72 +321,72 @@ def test_required_fields_must_be_present(case: tuple[dict[str, Any], str]) -> No
 )
 def test_a_bad_label_costs_only_that_label(case: tuple[str, tuple[str, tuple[str, ...]]]) -> None:
     field, (bad, dropped) = case
-    found = only(spliced(IMPRESSION, field, f'{{{bad},"a":"x"}}'))
-    assert isinstance(found, Impression)
-    assert getattr(found, field) == (("a", "x"),)
+    event = only(spliced(IMPRESSION, field, f'{{{bad},"a":"x"}}'))
+    assert isinstance(event, Impression)
+    assert getattr(event, field) == (("a", "x"),)
     nulls = tuple(f"null_variant:{name}" for name in "bc" if field == "experiments" and f'"{name}":null' in bad)
-    assert found.label_notes == dropped + nulls
-    assert found == impression(**{field: {"a": "x"}}) or dropped or nulls
+    assert event.label_notes == dropped + nulls
+    assert event == impression(**{field: {"a": "x"}}) or dropped or nulls
 
 
 @for_each(product(["experiments", "segments"], ["[]", '"a"', "7", "true"]))
 def test_labels_that_are_no_object_are_dropped(case: tuple[str, str]) -> None:
     field, text = case
-    found = only(spliced(IMPRESSION, field, text))
-    assert isinstance(found, Impression)
-    assert (getattr(found, field), found.label_notes) == ((), ("label_bad_type",))
+    event = only(spliced(IMPRESSION, field, text))
+    assert isinstance(event, Impression)
+    assert (getattr(event, field), event.label_notes) == ((), ("label_bad_type",))
 
 
 @pytest.mark.parametrize("sent_as", ["0", "1", "-3", "1.5", "true", "false"])
 def test_a_variant_may_be_a_number_or_a_boolean(sent_as: str):
-    found = only(spliced(IMPRESSION, "experiments", f'{{"a": {sent_as} ,"b":"x"}}'))
-    assert isinstance(found, Impression)
-    assert (found.experiments, found.label_notes) == ((("a", sent_as), ("b", "x")), ("variant_as_text",))
+    event = only(spliced(IMPRESSION, "experiments", f'{{"a": {sent_as} ,"b":"x"}}'))
+    assert isinstance(event, Impression)
+    assert (event.experiments, event.label_notes) == ((("a", sent_as), ("b", "x")), ("variant_as_text",))
     (exposed,) = native_decoder(EventLimits(exposures=True))(spliced(EXPOSURE, "variant", sent_as))
     assert isinstance(exposed, Exposure)
     assert exposed.variant == sent_as
 
 
 def test_a_variant_that_is_too_long_a_number_is_dropped_and_an_exposure_with_one_refused():
-    found = only(spliced(IMPRESSION, "experiments", f'{{"a":{"1" * 129}}}'))
-    assert isinstance(found, Impression)
-    assert (found.experiments, found.label_notes) == ((), ("label_too_long", "variant_as_text"))
+    event = only(spliced(IMPRESSION, "experiments", f'{{"a":{"1" * 129}}}'))
+    assert isinstance(event, Impression)
+    assert (event.experiments, event.label_notes) == ((), ("label_too_long", "variant_as_text"))
     (exposed,) = native_decoder(EventLimits(exposures=True))(spliced(EXPOSURE, "variant", "1" * 129))
     assert isinstance(exposed, MalformedEvent)
     assert exposed.reason == "bad_label"
 
 
 def test_a_segment_that_is_a_number_or_a_boolean_is_dropped():
-    found = only(spliced(IMPRESSION, "segments", '{"a":7,"b":true,"c":"x"}'))
-    assert isinstance(found, Impression)
-    assert (found.segments, found.label_notes) == ((("c", "x"),), ("label_bad_type", "label_bad_type"))
+    event = only(spliced(IMPRESSION, "segments", '{"a":7,"b":true,"c":"x"}'))
+    assert isinstance(event, Impression)
+    assert (event.segments, event.label_notes) == ((("c", "x"),), ("label_bad_type", "label_bad_type"))
 
 
 def test_a_null_variant_is_no_label_and_its_experiment_is_noted():
-    found = impression(experiments={"b": None, "a": None, "c": "x"})
-    assert (found.experiments, found.label_notes) == ((("c", "x"),), ("null_variant:a", "null_variant:b"))
+    event = impression(experiments={"b": None, "a": None, "c": "x"})
+    assert (event.experiments, event.label_notes) == ((("c", "x"),), ("null_variant:a", "null_variant:b"))
     mixed = only(spliced(IMPRESSION, "experiments", '{"a":null,"b":1}'))
     assert isinstance(mixed, Impression)
     assert (mixed.experiments, mixed.label_notes) == ((("b", "1"),), ("variant_as_text", "null_variant:a"))
 
 
 def test_an_empty_variant_is_dropped():
-    found = impression(experiments={"a": "", "b": "x"})
-    assert (found.experiments, found.label_notes) == ((("b", "x"),), ("label_empty",))
+    event = impression(experiments={"a": "", "b": "x"})
+    assert (event.experiments, event.label_notes) == ((("b", "x"),), ("label_empty",))
 
 
 @pytest.mark.parametrize("field", ["experiments", "segments"])
 def test_of_too_many_labels_the_first_by_name_stay(field: str):
     narrow = native_decoder(EventLimits(experiments_max=2, segments_max=2))
     for names in (["a", "b", "c", "d"], ["d", "c", "b", "a"]):
-        (found,) = narrow(sent(IMPRESSION | {"experiments": None, "segments": None}, **{field: dict.fromkeys(names, "x")}))
-        assert isinstance(found, Impression)
-        assert getattr(found, field) == (("a", "x"), ("b", "x"))
-        assert found.label_notes == (f"too_many_{field}",) * 2
-    (found,) = narrow(sent(IMPRESSION | {"experiments": None, "segments": None}, **{field: {"a": None, "b": "x", "c": "x"}}))
-    assert isinstance(found, Impression)
+        (event,) = narrow(sent(IMPRESSION | {"experiments": None, "segments": None}, **{field: dict.fromkeys(names, "x")}))
+        assert isinstance(event, Impression)
+        assert getattr(event, field) == (("a", "x"), ("b", "x"))
+        assert event.label_notes == (f"too_many_{field}",) * 2
+    (event,) = narrow(sent(IMPRESSION | {"experiments": None, "segments": None}, **{field: {"a": None, "b": "x", "c": "x"}}))
+    assert isinstance(event, Impression)
     noted = ("null_variant:a",) if field == "experiments" else ()
-    assert (getattr(found, field), found.label_notes) == ((("b", "x"), ("c", "x")), noted)
+    assert (getattr(event, field), event.label_notes) == ((("b", "x"), ("c", "x")), noted)
 
 
 def test_a_segment_may_be_empty():
@@ -427,7 +427,7 @@ def test_an_event_may_have_at_most_event_bytes_max_bytes():
 
 def test_the_detail_of_an_oversized_event_has_its_size_unless_it_may_be_cut():
     narrow = native_decoder(EventLimits(event_bytes_max=100))
-    details = [found.detail for length in (101, 102) for found in narrow(b" " * (length - 1) + b"{")]
+    details = [event.detail for length in (101, 102) for event in narrow(b" " * (length - 1) + b"{")]
     assert [detail.partition(";")[0] for detail in details] == [
         "an event may have at most 100 bytes, but this one has more",
         "an event may have at most 100 bytes, but this one has 102",
@@ -464,19 +464,19 @@ def test_brackets_in_strings_are_not_deep():
 
 
 def test_the_detail_has_the_rule_the_shortened_value_and_the_advice():
-    found = only(sent(FEEDBACK, item_id="\u0007" + "x" * 5000))
-    assert isinstance(found, MalformedEvent)
-    assert "item_id" in found.detail
-    assert "512" in found.detail
-    assert "x" * 60 in found.detail
-    assert "x" * 100 not in found.detail
-    assert found.detail.isprintable()
+    event = only(sent(FEEDBACK, item_id="\u0007" + "x" * 5000))
+    assert isinstance(event, MalformedEvent)
+    assert "item_id" in event.detail
+    assert "512" in event.detail
+    assert "x" * 60 in event.detail
+    assert "x" * 100 not in event.detail
+    assert event.detail.isprintable()
 
 
 def test_a_malformed_event_keeps_no_stack_frames_alive():
-    found = only(b"{")
-    assert isinstance(found, MalformedEvent)
-    assert (found.__traceback__, found.__context__, found.__cause__) == (None, None, None)
+    event = only(b"{")
+    assert isinstance(event, MalformedEvent)
+    assert (event.__traceback__, event.__context__, event.__cause__) == (None, None, None)
 
 
 # Events of different forms in turn
@@ -528,8 +528,8 @@ def test_each_string_of_a_feedback_is_checked_against_its_own_limit(case: tuple[
 @given(st.binary() | st.none())
 @example(b"\xff" * 40)
 def test_no_input_makes_the_decoder_raise(value: bytes | None):
-    found = only(value)
-    assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED
+    event = only(value)
+    assert not isinstance(event, MalformedEvent) or event.reason in MALFORMED
 
 
 @given(impression_objects | feedback_objects | exposure_objects, st.data())
@@ -562,16 +562,16 @@ def test_both_decoders_agree_on_any_value_in_any_field(event: dict[str, Any], da
 
 
 def assert_both_decoders_agree(value: bytes) -> None:
-    found = only(value)
+    event = only(value)
     try:
         reference: Event | MalformedEvent = read_event(value, LIMITS)
     except MalformedEvent as error:
         reference = error
-    if isinstance(found, MalformedEvent):
+    if isinstance(event, MalformedEvent):
         assert isinstance(reference, MalformedEvent)
-        assert value.strip() == b"" or found.reason == reference.reason
+        assert value.strip() == b"" or event.reason == reference.reason
     else:
-        assert found == reference
+        assert event == reference
 
 
 @given(impression_objects)
@@ -617,11 +617,11 @@ def test_each_broken_rule_of_an_exposure_has_its_reason(case: tuple[dict[str, An
 
 
 def test_without_exposures_they_are_refused_with_the_setting_that_allows_them():
-    (found,) = native_decoder(EventLimits())(sent(EXPOSURE))
-    assert isinstance(found, MalformedEvent)
-    assert (found.reason, found.unknown_type) == ("bad_type", "exposure")
-    assert "type must be impression or feedback" in found.detail
-    assert found.detail.endswith("for exposures, set exposures.enabled = true")
+    (event,) = native_decoder(EventLimits())(sent(EXPOSURE))
+    assert isinstance(event, MalformedEvent)
+    assert (event.reason, event.unknown_type) == ("bad_type", "exposure")
+    assert "type must be impression or feedback" in event.detail
+    assert event.detail.endswith("for exposures, set exposures.enabled = true")
 
 
 NUMERIC = EventLimits(numeric_ids=True, exposures=True)

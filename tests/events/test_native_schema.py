@@ -65,8 +65,8 @@ TIMES = (
 
 
 def accepts(event: Any, limits: EventLimits) -> bool:
-    (found,) = native_decoder(limits)(json.dumps(event).encode())
-    return not isinstance(found, MalformedEvent) and not (isinstance(found, Impression) and found.label_notes)
+    (decoded_event,) = native_decoder(limits)(json.dumps(event).encode())
+    return not isinstance(decoded_event, MalformedEvent) and not (isinstance(decoded_event, Impression) and decoded_event.label_notes)
 
 
 def is_valid(event: Any, limits: EventLimits) -> bool:

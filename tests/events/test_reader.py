@@ -32,9 +32,9 @@ def only(event: Any, limits: EventLimits = LIMITS) -> Event | MalformedEvent:
 
 
 def refusal(event: Any) -> str:
-    found = only(event)
-    assert isinstance(found, MalformedEvent), found
-    return f"{found.reason}: {found.detail}"
+    decoded_event = only(event)
+    assert isinstance(decoded_event, MalformedEvent), decoded_event
+    return f"{decoded_event.reason}: {decoded_event.detail}"
 
 
 odd = st.one_of(
@@ -145,23 +145,23 @@ class TestRefusals:
 
     @pytest.mark.parametrize("result", [{"type": "feedback"}, ignore("page"), "text"])
     def test_a_reader_that_returns_one_event_is_told_to_yield_it(self, result: object) -> None:
-        (found,) = reader_decoder(lambda record: result, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")  # type: ignore[arg-type,return-value]
-        assert isinstance(found, MalformedEvent)
-        assert f"TypeError: the reader returns {type(result).__name__}, not events; yield the event" in found.detail
+        (event,) = reader_decoder(lambda record: result, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")  # type: ignore[arg-type,return-value]
+        assert isinstance(event, MalformedEvent)
+        assert f"TypeError: the reader returns {type(result).__name__}, not events; yield the event" in event.detail
 
     def test_each_refused_event_of_a_record_says_which_one_it_is(self):
-        found = read_as(FEEDBACK, FEEDBACK | {"ts": "never"}, ignore("page"))
-        assert [type(part) for part in found] == [Feedback, MalformedEvent, MalformedEvent]
-        assert [part.reason for part in found if isinstance(part, MalformedEvent)] == ["bad_ts", "ignored"]
-        assert "event 2 of 3 in the record: ts must be" in str(found[1])
+        event = read_as(FEEDBACK, FEEDBACK | {"ts": "never"}, ignore("page"))
+        assert [type(part) for part in event] == [Feedback, MalformedEvent, MalformedEvent]
+        assert [part.reason for part in event if isinstance(part, MalformedEvent)] == ["bad_ts", "ignored"]
+        assert "event 2 of 3 in the record: ts must be" in str(event[1])
 
     def test_a_reader_that_never_ends_is_stopped(self):
         def endless(record: Record) -> Iterator[Any]:
             while True:
                 yield FEEDBACK
 
-        (found,) = reader_decoder(endless, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")
-        assert str(found) == f"reader: the reader yields more than {EVENTS_MAX:,} events for one record; does it end?"
+        (event,) = reader_decoder(endless, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")
+        assert str(event) == f"reader: the reader yields more than {EVENTS_MAX:,} events for one record; does it end?"
 
 
 class TestRaise:
@@ -174,8 +174,8 @@ class TestRaise:
 
     def test_nothing_of_the_record_counts_and_the_line_is_named(self):
         line = self.read.__func__.__code__.co_firstlineno + 2  # type: ignore[attr-defined]
-        (found,) = self.decode(b'{"item":"b"}')
-        assert str(found) == (
+        (event,) = self.decode(b'{"item":"b"}')
+        assert str(event) == (
             f"""reader: KeyError: 'sku', test_reader.py:{line}; got {{"item":"b"}}; correct the reader, or let it yield ignore(…)"""
         )
 
@@ -196,18 +196,18 @@ class TestRaise:
         ],
     )
     def test_a_record_without_json_has_the_reason_that_native_events_have(self, value: bytes | None, reason: str) -> None:
-        (found,) = self.decode(value)
-        assert isinstance(found, MalformedEvent)
-        assert found.reason == reason
+        (event,) = self.decode(value)
+        assert isinstance(event, MalformedEvent)
+        assert event.reason == reason
 
     @pytest.mark.parametrize("error", [SystemExit(3), RecursionError(), MemoryError(), StopIteration(), AssertionError("x")])
     def test_no_error_stops_the_worker(self, error: BaseException) -> None:
         def read(record: Record) -> Any:
             raise error
 
-        (found,) = reader_decoder(read, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")
-        assert isinstance(found, MalformedEvent)
-        assert (found.reason, found.__traceback__) == ("reader", None)
+        (event,) = reader_decoder(read, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")
+        assert isinstance(event, MalformedEvent)
+        assert (event.reason, event.__traceback__) == ("reader", None)
 
     def test_later_passes(self):
         def read(record: Record) -> Any:
@@ -220,8 +220,8 @@ class TestRaise:
 class TestIgnored:
     def test_a_reader_that_yields_nothing_ignores_the_record(self):
         for result in (None, [], iter(())):
-            (found,) = reader_decoder(lambda record, result=result: result, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")  # type: ignore[misc]
-            assert str(found) == "ignored: no reason given"
+            (event,) = reader_decoder(lambda record, result=result: result, native_decoder(LIMITS, of_reader=True), LIMITS)(b"x")  # type: ignore[misc]
+            assert str(event) == "ignored: no reason given"
 
     def test_the_reason_is_kept(self):
         assert refusal(ignore("page view")) == "ignored: page view"

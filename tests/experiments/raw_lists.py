@@ -24,8 +24,8 @@ def stored_of(lists: Sequence[RawList]) -> StoredSums:
             impression.variant, hours.entry_of(first[impression.user], impression.hour), [1, impression.y, impression.d]
         )
         hours.bound()
-        own = rows.setdefault(impression.variant, {}).setdefault(impression.user, [0, 0, 0])
-        rows[impression.variant][impression.user] = [own[0] + 1, own[1] + impression.y, own[2] + impression.d]
+        sums = rows.setdefault(impression.variant, {}).setdefault(impression.user, [0, 0, 0])
+        rows[impression.variant][impression.user] = [sums[0] + 1, sums[1] + impression.y, sums[2] + impression.d]
     for variant, users in rows.items():
         for user, row in users.items():
             moments.add(variant, entry_of(first[user]), of_users(MEASURES, [row]))

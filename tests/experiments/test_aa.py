@@ -71,10 +71,10 @@ def test_the_moments_are_those_of_the_users(regime: Regime) -> None:
 
 def test_a_line_has_the_rates_and_a_wrong_regime_is_named() -> None:
     regime = Regime(name="tiny", users=400, hours=24, rate=0.1)
-    found = [judge(regime, number, 6) for number in range(3)]
-    assert line_of(regime, found, 6).startswith("| tiny | 3 x 4 | 0.0 | 0.0 | ")
-    assert not [*wrong_regimes({"tiny": found})]
-    wrong = [rates._replace(improved=6.0) for rates in found]
+    rates_of_seeds = [judge(regime, number, 6) for number in range(3)]
+    assert line_of(regime, rates_of_seeds, 6).startswith("| tiny | 3 x 4 | 0.0 | 0.0 | ")
+    assert not [*wrong_regimes({"tiny": rates_of_seeds})]
+    wrong = [rates._replace(improved=6.0) for rates in rates_of_seeds]
     assert [*wrong_regimes({"tiny": wrong})] == ["tiny: improved in 100.0%, wanted at most 5 %"]
 
 
@@ -82,12 +82,12 @@ def test_a_line_has_the_rates_and_a_wrong_regime_is_named() -> None:
 def test_without_an_effect_a_verdict_is_rarely_wrong(name: str) -> None:
     """A sample of the bench: 15 experiments with looks 20 hours apart. Pooled lists are wrong in nearly all of the first two."""
     (regime,) = (member for group in REGIMES.values() for member in group if member.name == name)
-    found = [judge(regime, number, 20) for number in range(15)]
+    rates_of_seeds = [judge(regime, number, 20) for number in range(15)]
     for word in ("regressed", "improved"):
-        assert sum(math.isfinite(getattr(rates, word)) for rates in found) <= at_most(0.05, 15)
+        assert sum(math.isfinite(getattr(rates, word)) for rates in rates_of_seeds) <= at_most(0.05, 15)
 
 
 def test_a_drop_is_found() -> None:
     regime = Regime(name="drop", users=3_000, hours=60, rate=0.1, steps=(0.05, 0.5), effect=(-0.3,))
-    found = [judge(regime, number, 10) for number in range(4)]
-    assert all(math.isfinite(rates.regressed) for rates in found)
+    rates_of_seeds = [judge(regime, number, 10) for number in range(4)]
+    assert all(math.isfinite(rates.regressed) for rates in rates_of_seeds)

@@ -53,14 +53,14 @@ def report_of(policy: Policy, kept: StoredSums) -> ExperimentReport:
 
 def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.4, 2)}
-    found = report_of(Policy(paging=("ndcg@10",)), stored(moments))
-    assert (found.control, [variant.role for variant in found.variants]) == ("control", ["control", "treatment"])
-    control, treatment = found.variants
+    report = report_of(Policy(paging=("ndcg@10",)), stored(moments))
+    assert (report.control, [variant.role for variant in report.variants]) == ("control", ["control", "treatment"])
+    control, treatment = report.variants
     ndcg = treatment.measures[0]
     assert (ndcg.metric, ndcg.k, ndcg.paging) == ("ndcg", 10, True)
     assert ndcg.verdict is not None
-    assert ndcg.verdict.word == found.verdict.word == "regressed"
-    assert found.verdict.reason == f"treatment: {ndcg.verdict.reason}"
+    assert ndcg.verdict.word == report.verdict.word == "regressed"
+    assert report.verdict.reason == f"treatment: {ndcg.verdict.reason}"
     own, against = (estimate(MEASURES, MEASURES.all[0], moments[name]) for name in ("treatment", "control"))
     assert own is not None
     assert against is not None
@@ -92,10 +92,10 @@ def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
 def test_min_users_are_enough_for_scales_and_numbers() -> None:
     moments = {"control": arm(100, 0.3, 1), "treatment": arm(100, 0.3, 2)}
     assert {*MEASURES.names} <= choose_scales(MEASURES, Policy(), stored(moments), {}).keys()
-    found = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
-    assert [len(variant.measures) for variant in found.variants] == [len(MEASURES), len(MEASURES)]
-    assert found.preferences[0].credit_lower is not None
-    assert "needs at least" not in found.preferences[0].verdict.reason
+    report = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
+    assert [len(variant.measures) for variant in report.variants] == [len(MEASURES), len(MEASURES)]
+    assert report.preferences[0].credit_lower is not None
+    assert "needs at least" not in report.preferences[0].verdict.reason
 
 
 def test_no_scale_is_chosen_without_two_arms_to_compare() -> None:
@@ -104,16 +104,16 @@ def test_no_scale_is_chosen_without_two_arms_to_compare() -> None:
     assert choose_scales(MEASURES, Policy(), stored({"one": enough, "two": enough}), {}) == {}
     hits_without_any = of_users(MEASURES, [[1, 0, 0, 0, 5, 0]] * 150)
     assert choose_scales(MEASURES, Policy(), stored({"control": hits_without_any, "treatment": hits_without_any}), {}) == {}
-    found = report_of(Policy(), stored({"control": hits_without_any, "treatment": hits_without_any}))
-    verdict = found.variants[1].measures[0].verdict
+    report = report_of(Policy(), stored({"control": hits_without_any, "treatment": hits_without_any}))
+    verdict = report.variants[1].measures[0].verdict
     assert verdict is not None
     assert verdict.reason == "ndcg@10 is 0 in every variant so far"
     assert empty[0] == 150
 
 
 def test_a_report_without_frozen_scales_says_so() -> None:
-    found = build_report(MEASURES, Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(150, 0.4, 2)}), {})
-    verdict = found.variants[1].measures[0].verdict
+    report = build_report(MEASURES, Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(150, 0.4, 2)}), {})
+    verdict = report.variants[1].measures[0].verdict
     assert verdict is not None
     wanted = "the scale of ndcg@10 is not frozen: an exporter freezes it once control and another variant have 100 users since the start"
     assert verdict.reason == wanted
@@ -121,9 +121,9 @@ def test_a_report_without_frozen_scales_says_so() -> None:
 
 def test_arms_without_variance_have_no_verdict_and_teams_have_one() -> None:
     all_hit, half = ([[1, hit * ONE, hit * ONE, hit, 5, dcg]] * 500 for hit, dcg in ((1, 1 << 40), (1, 1 << 39)))
-    found = report_of(Policy(paging=("dcg@10",)), stored({"control": of_users(MEASURES, all_hit), "treatment": of_users(MEASURES, half)}))
-    assert found.verdict.word == "inconclusive"
-    assert found.verdict.reason.endswith("so far; the users of an arm all have the same value, so no confidence can be given")
+    report = report_of(Policy(paging=("dcg@10",)), stored({"control": of_users(MEASURES, all_hit), "treatment": of_users(MEASURES, half)}))
+    assert report.verdict.word == "inconclusive"
+    assert report.verdict.reason.endswith("so far; the users of an arm all have the same value, so no confidence can be given")
     credits: dict[tuple[str, str], list[int]] = {}
     for _ in range(500):
         add_credits(credits, {("new", "old"): (1, 1, -1, -1)}, 1)
@@ -133,22 +133,22 @@ def test_arms_without_variance_have_no_verdict_and_teams_have_one() -> None:
 
 
 def test_an_arm_with_too_few_users_shows_no_measures() -> None:
-    found = report_of(Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(99, 0.1, 2)}))
-    assert [(variant.users, len(variant.measures)) for variant in found.variants] == [(150, len(MEASURES)), (99, 0)]
-    assert found.verdict.word == "inconclusive"
-    assert found.verdict.reason == "each arm needs at least 100 users: treatment has 99"
-    found = report_of(Policy(), stored({"control": arm(99, 0.5, 1), "treatment": arm(150, 0.1, 2)}))
-    verdict = found.variants[1].measures[0].verdict
+    report = report_of(Policy(), stored({"control": arm(150, 0.5, 1), "treatment": arm(99, 0.1, 2)}))
+    assert [(variant.users, len(variant.measures)) for variant in report.variants] == [(150, len(MEASURES)), (99, 0)]
+    assert report.verdict.word == "inconclusive"
+    assert report.verdict.reason == "each arm needs at least 100 users: treatment has 99"
+    report = report_of(Policy(), stored({"control": arm(99, 0.5, 1), "treatment": arm(150, 0.1, 2)}))
+    verdict = report.variants[1].measures[0].verdict
     assert verdict is not None
     assert verdict.reason == "control has fewer than 100 users"
 
 
 def test_a_broken_experiment_is_invalid_at_once_in_every_verdict() -> None:
     moments = {"control": arm(900, 0.5, 1), "treatment": arm(1_100, 0.3, 2)}
-    found = report_of(Policy(shares={"control": 1, "treatment": 1}), stored(moments))
-    words = {measure.verdict.word for variant in found.variants for measure in variant.measures if measure.verdict}
-    assert words == {found.verdict.word} == {"invalid"}
-    assert "not split" in found.verdict.reason
+    report = report_of(Policy(shares={"control": 1, "treatment": 1}), stored(moments))
+    words = {measure.verdict.word for variant in report.variants for measure in variant.measures if measure.verdict}
+    assert words == {report.verdict.word} == {"invalid"}
+    assert "not split" in report.verdict.reason
     early = report_of(
         Policy(shares={"control": 1, "treatment": 1}), stored({"control": arm(90, 0.5, 1)}, first_list_users={"control": 400})
     )
@@ -158,10 +158,10 @@ def test_a_broken_experiment_is_invalid_at_once_in_every_verdict() -> None:
 
 def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "good": arm(2_000, 0.6, 2), "bad": arm(2_000, 0.4, 3)}
-    found = report_of(Policy(paging=("dcg@10", "hit_rate@5")), stored(moments))
-    assert found.verdict.word == "regressed"
-    assert found.verdict.reason.startswith("bad: ")
-    assert [(variant.variant, variant.verdict and variant.verdict.word) for variant in found.variants] == [
+    report = report_of(Policy(paging=("dcg@10", "hit_rate@5")), stored(moments))
+    assert report.verdict.word == "regressed"
+    assert report.verdict.reason.startswith("bad: ")
+    assert [(variant.variant, variant.verdict and variant.verdict.word) for variant in report.variants] == [
         ("control", None),
         ("bad", "regressed"),
         ("good", "improved"),
@@ -187,20 +187,20 @@ def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None
     ],
 )
 def test_the_control_is_proposed_by_what_names_mean(variants: tuple[str, ...], setting: str) -> None:
-    found = report_of(Policy(holdout="holdout"), stored({name: arm(200, 0.5, number) for number, name in enumerate(variants, 1)}))
-    assert found.verdict.reason.endswith(f"Set under [experiments.named.ranker]: {setting}")
+    report = report_of(Policy(holdout="holdout"), stored({name: arm(200, 0.5, number) for number, name in enumerate(variants, 1)}))
+    assert report.verdict.reason.endswith(f"Set under [experiments.named.ranker]: {setting}")
 
 
 def test_a_control_that_nobody_saw_is_reported_with_its_setting_and_the_variants_seen() -> None:
     moments = {"new": arm(2_000, 0.5, 1), "old": arm(2_000, 0.6, 2)}
-    found = report_of(Policy(control="controll"), stored(moments))
-    assert found.verdict.word == "inconclusive"
-    assert found.verdict.reason == (
+    report = report_of(Policy(control="controll"), stored(moments))
+    assert report.verdict.word == "inconclusive"
+    assert report.verdict.reason == (
         "no user saw the control 'controll'. Variants seen: new, old. "
         'Correct the setting under [experiments.named.ranker]: control = "old" (or one of: new)'
     )
-    assert found.variants[0].measures[0].verdict is not None
-    assert found.variants[0].measures[0].verdict.reason == "no user saw the control 'controll'"
+    assert report.variants[0].measures[0].verdict is not None
+    assert report.variants[0].measures[0].verdict.reason == "no user saw the control 'controll'"
 
 
 def test_other_measures_do_not_decide() -> None:
@@ -212,10 +212,10 @@ def test_other_measures_do_not_decide() -> None:
         (("hit_rate@5", "ndcg@10"), "mixed", "mixed", "mixed"),
     ]
     for paging, ndcg, hit_rate, word in cases:
-        found = report_of(Policy(paging=paging), stored(moments))
-        words = {f"{measure.metric}@{measure.k}": measure.verdict and measure.verdict.word for measure in found.variants[1].measures}
-        assert (words["ndcg@10"], words["hit_rate@5"], found.verdict.word) == (ndcg, hit_rate, word), paging
-        assert [f"{row.metric}@{row.k}" for row in measure_rows(found) if row.series == "paging"] == sorted(paging, key=list(words).index)
+        report = report_of(Policy(paging=paging), stored(moments))
+        words = {f"{measure.metric}@{measure.k}": measure.verdict and measure.verdict.word for measure in report.variants[1].measures}
+        assert (words["ndcg@10"], words["hit_rate@5"], report.verdict.word) == (ndcg, hit_rate, word), paging
+        assert [f"{row.metric}@{row.k}" for row in measure_rows(report) if row.series == "paging"] == sorted(paging, key=list(words).index)
 
 
 CLICKED = Measures(Scorer(["ndcg@10", "dcg@10", "item_hit_rate@10"]).columns)
@@ -234,15 +234,15 @@ def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained()
     moments = {"control": clicks(2_000, (1,), 1), "treatment": clicks(2_000, (2, 4, 6), 2)}
     scales = choose_scales(CLICKED, Policy(), stored(moments, CLICKED), {})
     for paging in ((), ("ndcg@10",)):
-        found = build_report(CLICKED, Policy(paging=paging), stored(moments, CLICKED), scales)
-        assert (found.verdict.word, found.verdict.code) == ("mixed", -3)
-        assert "lower ndcg@10 than control, but" in found.verdict.reason
-        assert found.verdict.reason.endswith("; the measures contradict each other: choose which one counts")
-        (ndcg,) = (measure for measure in found.variants[1].measures if measure.metric == "ndcg")
+        report = build_report(CLICKED, Policy(paging=paging), stored(moments, CLICKED), scales)
+        assert (report.verdict.word, report.verdict.code) == ("mixed", -3)
+        assert "lower ndcg@10 than control, but" in report.verdict.reason
+        assert report.verdict.reason.endswith("; the measures contradict each other: choose which one counts")
+        (ndcg,) = (measure for measure in report.variants[1].measures if measure.metric == "ndcg")
         assert ndcg.verdict is not None
         assert ndcg.verdict.word == "mixed"
         assert -0.45 < (ndcg.lift or 0) < -0.25
-        assert -1 not in [row.value for row in measure_rows(found) if row.series == "verdict"]
+        assert -1 not in [row.value for row in measure_rows(report) if row.series == "verdict"]
     assert (
         "more hits among the items shown in the first 10"
         in build_report(CLICKED, Policy(), stored(moments, CLICKED), scales).verdict.reason
@@ -253,11 +253,11 @@ def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained()
 
 def test_a_regressed_variant_beside_a_mixed_one_still_pages() -> None:
     moments = {"control": clicks(2_000, (1,), 1), "other": clicks(2_000, (2, 4, 6), 2), "worse": clicks(2_000, (9,), 3)}
-    found = build_report(
+    report = build_report(
         CLICKED, Policy(paging=("ndcg@10",)), stored(moments, CLICKED), choose_scales(CLICKED, Policy(), stored(moments, CLICKED), {})
     )
-    assert [variant.verdict and variant.verdict.word for variant in found.variants] == [None, "mixed", "regressed"]
-    assert (found.verdict.word, found.verdict.reason[:7]) == ("regressed", "worse: ")
+    assert [variant.verdict and variant.verdict.word for variant in report.variants] == [None, "mixed", "regressed"]
+    assert (report.verdict.word, report.verdict.reason[:7]) == ("regressed", "worse: ")
 
 
 def dominated(users: int, chance: float, seed: int, lists: int) -> list[int]:
@@ -271,18 +271,18 @@ def test_without_enough_effective_users_no_interval_and_no_verdict_counts() -> N
     blind = Policy(effective_users_min=0)
     scales = choose_scales(MEASURES, blind, stored(moments), {})
     assert build_report(MEASURES, blind, stored(moments), scales).variants[1].measures[0].lift_lower is not None
-    found = build_report(MEASURES, Policy(), stored(moments), scales)
-    treatment = found.variants[1]
+    report = build_report(MEASURES, Policy(), stored(moments), scales)
+    treatment = report.variants[1]
     ndcg = treatment.measures[0]
     assert (ndcg.lift_lower, ndcg.lift_upper, ndcg.p_value, ndcg.difference, ndcg.judged_lift_upper) == (None,) * 5
     assert ndcg.lift is not None
     assert 1 < treatment.effective_users < 20
     assert 0.35 < treatment.largest_user_share_max < 0.45
     assert treatment.largest_user_share_max == largest_user_share_max(601, treatment.effective_users), "of the users of this arm alone"
-    assert (found.verdict.word, treatment.verdict and treatment.verdict.word) == ("inconclusive", "inconclusive")
-    assert found.verdict.reason.startswith("treatment: a few users dominate treatment: its 601 users count as ")
-    assert found.verdict.reason.endswith(" % of its lists")
-    rows = {(row.series, row.variant): row.value for row in measure_rows(found) if row.series.startswith(("effective", "largest"))}
+    assert (report.verdict.word, treatment.verdict and treatment.verdict.word) == ("inconclusive", "inconclusive")
+    assert report.verdict.reason.startswith("treatment: a few users dominate treatment: its 601 users count as ")
+    assert report.verdict.reason.endswith(" % of its lists")
+    rows = {(row.series, row.variant): row.value for row in measure_rows(report) if row.series.startswith(("effective", "largest"))}
     assert rows["effective_users", "treatment"] == treatment.effective_users
     assert rows["largest_user_share_max", "treatment"] == treatment.largest_user_share_max
 
@@ -306,8 +306,8 @@ def test_a_small_arm_without_hits_or_without_misses_needs_many_users(
 ) -> None:
     """2 % or 98 % of the users have a hit. An arm that has none, or all, has no variance of its own."""
     moments, policy = {"control": rare(*control), "treatment": rare(*treatment)}, Policy(paging=("hit_rate@5",), margin=0.0)
-    found = build_report(MEASURES, policy, stored(moments), choose_scales(MEASURES, policy, stored(moments), {}))
-    hit_rate = next(measure for measure in found.variants[1].measures if measure.metric == "hit_rate")
+    report = build_report(MEASURES, policy, stored(moments), choose_scales(MEASURES, policy, stored(moments), {}))
+    hit_rate = next(measure for measure in report.variants[1].measures if measure.metric == "hit_rate")
     assert hit_rate.verdict is not None
     assert hit_rate.verdict.word == word
     assert hit_rate.lift_lower is not None
@@ -316,12 +316,12 @@ def test_a_small_arm_without_hits_or_without_misses_needs_many_users(
 def test_without_shares_the_split_is_not_checked_and_never_invalid() -> None:
     for control, treatment in ((1_800, 200), (2_000, 110)):
         moments = {"control": arm(control, 0.5, 1), "treatment": arm(treatment, 0.5, 2)}
-        found = report_of(Policy(), stored(moments))
-        assert found.verdict.word != "invalid"
-        assert (found.health.sample_ratio_p, found.health.troubles) == (None, ())
-        (note,) = found.health.notes
+        report = report_of(Policy(), stored(moments))
+        assert report.verdict.word != "invalid"
+        assert (report.health.sample_ratio_p, report.health.troubles) == (None, ())
+        (note,) = report.health.notes
         assert note.startswith("split not checked: no shares configured. To check it, set under [experiments.named.ranker]: shares = { ")
-        assert "srm_p_value" not in {row.series for row in measure_rows(found)}
+        assert "srm_p_value" not in {row.series for row in measure_rows(report)}
 
 
 def test_every_arm_shares_alpha_also_without_shares() -> None:
@@ -356,24 +356,24 @@ def test_the_order_of_partitions_does_not_matter() -> None:
 
 
 def test_series_and_json_agree_with_the_report() -> None:
-    found = report_of(Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, joined=FeedbackCounts(900, 100)))
-    rows = list(measure_rows(found))
+    report = report_of(Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, joined=FeedbackCounts(900, 100)))
+    rows = list(measure_rows(report))
     assert len({row[:-1] for row in rows}) == len(rows)
     by_name: dict[str, list[tuple[str, str, str]]] = {}
     for row in rows:
         assert (row.experiment, row.scope) == ("ranker", "start")
         assert math.isfinite(row.value)
         by_name.setdefault(row.series, []).append((row.variant, row.metric, row.k))
-    measured = [(measure.metric, str(measure.k)) for measure in found.variants[0].measures]
+    measured = [(measure.metric, str(measure.k)) for measure in report.variants[0].measures]
     assert "srm_p_value" not in by_name
     assert by_name["users"] == [("control", "", ""), ("treatment", "", "")]
     assert by_name["mean"] == [(variant, *measure) for variant in ("control", "treatment") for measure in measured]
     assert by_name["lift"] == by_name["lift_lower"] == by_name["lift_upper"] == [("treatment", *measure) for measure in measured]
     assert by_name["verdict"] == [("", "", ""), *by_name["lift"]]
-    plain = json.loads(encoded(found))
-    parts = [[*part] for part in found.verdict.parts]
-    assert plain["verdict"] == {"word": found.verdict.word, "reason": found.verdict.reason, "parts": parts}
-    assert plain["variants"][1]["measures"][0]["lift_lower"] == found.variants[1].measures[0].lift_lower
+    plain = json.loads(encoded(report))
+    parts = [[*part] for part in report.verdict.parts]
+    assert plain["verdict"] == {"word": report.verdict.word, "reason": report.verdict.reason, "parts": parts}
+    assert plain["variants"][1]["measures"][0]["lift_lower"] == report.variants[1].measures[0].lift_lower
     assert plain["health"]["unmatched_share"] == 0.1
 
 
@@ -387,21 +387,21 @@ def test_variance_reduction_narrows_the_interval_and_is_reported() -> None:
         before = [WITH_COVARIATES.covariate_values([8, int(x) * ONE, int(x) * ONE, int(x), 40, int(x) << 33]) for x in earlier]
         moments[name], plain[name] = of_users(WITH_COVARIATES, rows, before), of_users(MEASURES, rows)
     scales = choose_scales(MEASURES, Policy(), stored(plain), {})
-    found = build_report(WITH_COVARIATES, Policy(), stored(moments), scales)
-    measure = found.variants[1].measures[0]
+    report = build_report(WITH_COVARIATES, Policy(), stored(moments), scales)
+    measure = report.variants[1].measures[0]
     without = build_report(MEASURES, Policy(), stored(plain), scales).variants[1].measures[0]
     assert without.reduced is None
     assert replace(measure, reduced=None) == without
     assert measure.reduced is not None
     assert measure.reduced.variance_reduction > 0.3
     assert measure.reduced.users_with_earlier == 3_000
-    assert found.variants[0].measures[0].reduced is None
+    assert report.variants[0].measures[0].reduced is None
     assert measure.reduced.lift != measure.lift
     assert None not in (measure.reduced.lift_upper, measure.reduced.lift_lower, measure.lift_upper, measure.lift_lower)
     assert measure.reduced.lift_upper - measure.reduced.lift_lower < 0.85 * (measure.lift_upper - measure.lift_lower)  # type: ignore[operator]
     rows = {
         row.series: row.value
-        for row in measure_rows(found)
+        for row in measure_rows(report)
         if (row.variant, row.metric, row.k) == ("treatment", measure.metric, str(measure.k))
     }
     assert rows["variance_reduction"] == measure.reduced.variance_reduction
@@ -443,14 +443,14 @@ def credit(users: int, won: float, lists: int = 3) -> list[int]:
 
 def test_a_preferred_team_is_reported_with_its_interval() -> None:
     kept = stored({"interleaved": arm(400, 0.4, 1)}, credits={("new", "old"): credit(400, 0.3)})
-    found = report_of(Policy(control="old"), kept)
-    (new,) = found.preferences
+    report = report_of(Policy(control="old"), kept)
+    (new,) = report.preferences
     assert (new.team, new.against, new.users, new.lists, new.credit) == ("new", "old", 400, 1_200, 0.4)
     assert new.credit_lower is not None
     assert 0 < new.credit_lower < 0.4
-    assert found.verdict == new.verdict
-    assert (new.verdict.word, [variant.role for variant in found.variants]) == ("improved", ["interleaved"])
-    rows = {row.series: row.value for row in preference_rows(found)}
+    assert report.verdict == new.verdict
+    assert (new.verdict.word, [variant.role for variant in report.variants]) == ("improved", ["interleaved"])
+    rows = {row.series: row.value for row in preference_rows(report)}
     assert rows == {
         "credit": 0.4,
         "credit_lower": new.credit_lower,
@@ -459,7 +459,7 @@ def test_a_preferred_team_is_reported_with_its_interval() -> None:
         "lists": 1_200,
         "verdict": 2,
     }
-    assert json.loads(encoded(found))["preferences"][0]["credit"] == 0.4
+    assert json.loads(encoded(report))["preferences"][0]["credit"] == 0.4
 
 
 @pytest.mark.parametrize(
@@ -474,8 +474,8 @@ def test_a_preferred_team_is_reported_with_its_interval() -> None:
     ],
 )
 def test_teams_are_shown_against_the_control_or_else_the_first_team(pair: tuple[str, str], control: str | None, against: str) -> None:
-    found = report_of(Policy(control=control), stored({"interleaved": arm(200, 0.4, 1)}, credits={pair: credit(200, 0.6)}))
-    (only,) = found.preferences
+    report = report_of(Policy(control=control), stored({"interleaved": arm(200, 0.4, 1)}, credits={pair: credit(200, 0.6)}))
+    (only,) = report.preferences
     assert (only.against, {only.team, only.against}) == (against, {*pair})
     assert only.credit == pytest.approx(0.2 if against == pair[0] else -0.2)
 
@@ -493,10 +493,10 @@ def test_teams_are_shown_against_the_control_or_else_the_first_team(pair: tuple[
 )
 def test_interleaved_teams_without_a_control_have_no_verdict(control: str | None, reason: str) -> None:
     credits = {("new", "old"): credit(2_000, 0.6)}
-    found = report_of(Policy(control=control), stored({"interleaved": arm(2_000, 0.4, 1)}, credits=credits))
-    (only,) = found.preferences
-    assert (found.verdict.word, found.verdict.reason) == (only.verdict.word, only.verdict.reason) == ("inconclusive", reason)
-    assert (found.gate and found.gate.word, found.gate and found.gate.reason) == ("wait", f"{only.team}: {reason}")
+    report = report_of(Policy(control=control), stored({"interleaved": arm(2_000, 0.4, 1)}, credits=credits))
+    (only,) = report.preferences
+    assert (report.verdict.word, report.verdict.reason) == (only.verdict.word, only.verdict.reason) == ("inconclusive", reason)
+    assert (report.gate and report.gate.word, report.gate and report.gate.reason) == ("wait", f"{only.team}: {reason}")
     assert only.credit_lower is not None
     named = report_of(Policy(control="old"), stored({"interleaved": arm(2_000, 0.4, 1)}, credits=credits))
     assert (named.verdict.word, named.gate and named.gate.word) == ("regressed", "fail")
@@ -508,12 +508,12 @@ def test_each_action_has_a_preference_of_its_own_that_decides_nothing() -> None:
         click, purchase = 1 if user % 4 else -1, 1 if user % 20 == 0 else -1 if user % 20 < 5 else 0
         add_credits(credits, {("new", "old"): (1, 1, click, click, purchase, purchase)}, 1)
     kept = replace(stored({"interleaved": arm(400, 0.4, 1)}, credits=credits), credit_actions=("click", "purchase"))
-    found = report_of(Policy(control="old"), kept)
-    (clicks,), (purchases,) = found.preferences, found.preferences_by_action
+    report = report_of(Policy(control="old"), kept)
+    (clicks,), (purchases,) = report.preferences, report.preferences_by_action
     assert (clicks.action, clicks.credit, clicks.verdict.word) == ("click", -0.5, "regressed")
     assert (purchases.action, purchases.credit, purchases.verdict.word) == ("purchase", 0.15, "improved")
-    assert found.verdict == clicks.verdict
-    assert {row.value for row in preference_rows(found) if row.series == "credit"} == {-0.5}
+    assert report.verdict == clicks.verdict
+    assert {row.value for row in preference_rows(report) if row.series == "credit"} == {-0.5}
 
 
 def test_a_team_that_always_drafts_first_gives_no_verdict() -> None:
@@ -527,14 +527,14 @@ def test_a_team_that_always_drafts_first_gives_no_verdict() -> None:
 
 def test_an_interleaved_arm_is_not_compared_with_other_arms() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "interleaved": arm(2_000, 0.3, 2), "treatment": arm(2_000, 0.5, 3)}
-    found = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(2_000, 0.1)}))
-    assert {variant.variant: variant.measures[0].lift is None for variant in found.variants} == {
+    report = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(2_000, 0.1)}))
+    assert {variant.variant: variant.measures[0].lift is None for variant in report.variants} == {
         "control": True,
         "interleaved": True,
         "treatment": False,
     }
-    assert found.preferences[0].verdict.word == "regressed"
-    assert found.verdict.word != "regressed"
+    assert report.preferences[0].verdict.word == "regressed"
+    assert report.verdict.word != "regressed"
 
 
 def test_teams_have_no_verdict_in_a_broken_experiment_or_with_few_users() -> None:
@@ -558,10 +558,10 @@ def test_lists_of_the_same_hour_are_compared_if_an_arm_joins_late_and_hours_with
     hours.row(479_999).add_totals("control", ONE_DAY, early)
     hours.row(480_000).add_totals("control", ONE_DAY, [value - before for value, before in zip(control, early, strict=True)])
     hours.row(480_000).add_totals("late", ONE_DAY, late)
-    found = report_of(Policy(paging=("ndcg@10",)), replace(kept, hours=hours, run_hours=hours))
-    treatment = found.variants[1]
+    report = report_of(Policy(paging=("ndcg@10",)), replace(kept, hours=hours, run_hours=hours))
+    treatment = report.variants[1]
     assert treatment.measures[0].lift == pytest.approx(0.0, abs=0.02)
-    (note,) = [str(warning) for warning in found.warnings if warning.key == "silent arm"]
+    (note,) = [str(warning) for warning in report.warnings if warning.key == "silent arm"]
     assert note.startswith("late had no list from 2024-10-03 23:00 UTC to 2024-10-04 00:00 UTC, while the other arm had ")
     assert "under [experiments.named.ranker]: start = 2024-10-04T00:00:00Z" in note
 
@@ -640,14 +640,14 @@ def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_wa
             rows[:, place] = {"sum": hits << 40, "hits": hits, "places": 2 * shown}[column.kind]
         moments[variant] = of_users(measures, rows)
     policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
-    found = build_report(measures, policy, stored(moments, measures), choose_scales(measures, policy, stored(moments, measures), {}))
-    (treatment,) = [variant for variant in found.variants if variant.role == "treatment"]
+    report = build_report(measures, policy, stored(moments, measures), choose_scales(measures, policy, stored(moments, measures), {}))
+    (treatment,) = [variant for variant in report.variants if variant.role == "treatment"]
     rate = next(measure for measure in treatment.measures if measure.metric == "item_hit_rate")
     assert rate.verdict is not None
     assert rate.verdict.word == "inconclusive"
     assert rate.verdict.reason.endswith("so far; treatment shows 4 items per list and control 10, so a rise means nothing")
     assert rate.within_gate_margin is False
-    assert found.gate is not None
-    assert found.gate.word == "wait"
+    assert report.gate is not None
+    assert report.gate.word == "wait"
     told = "treatment shows 4 items per list and control 10: item_hit_rate@10 is per item shown and rises by that alone"
-    assert told in [warning.text for warning in found.warnings if warning.variant == "treatment"]
+    assert told in [warning.text for warning in report.warnings if warning.variant == "treatment"]

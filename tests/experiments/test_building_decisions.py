@@ -43,10 +43,10 @@ def compared(lift: float, error: float = 0.004, measure: Measure = NDCG, covaria
 def test_all_evidence_has_the_covariance_of_the_arms(covariance: float) -> None:
     comparison, policy = compared(-0.04, covariance=covariance), Policy(margin=0.02)
     arms = comparison.treatment, comparison.control
-    found = evidence(policy, comparison)
-    assert found.drop == log_evidence_below(*arms, -0.02, SCALE.mixture(0.08), covariance)
-    assert found.rise == log_evidence_above(*arms, 0.0, SCALE.mixture(0.1), covariance)
-    assert found.safe == log_evidence_above(*arms, -0.02, SCALE.mixture(0.02), covariance)
+    log_evidence = evidence(policy, comparison)
+    assert log_evidence.drop == log_evidence_below(*arms, -0.02, SCALE.mixture(0.08), covariance)
+    assert log_evidence.rise == log_evidence_above(*arms, 0.0, SCALE.mixture(0.1), covariance)
+    assert log_evidence.safe == log_evidence_above(*arms, -0.02, SCALE.mixture(0.02), covariance)
     assert log_evidence_within(comparison, 0.05) == log_evidence_above(*arms, -0.05, SCALE.mixture(0.05), covariance)
 
 
@@ -83,8 +83,8 @@ def test_a_measure_is_certain_only_with_the_smallest_of_the_others(case: tuple[S
     """E_i, and its means with the smallest one and the smallest two of the others, are at least 20."""
     values, certain = case
     policy = Policy(margin=0.0, paging=DECIDING)
-    found = judge(policy, [with_evidence(value, MEASURES.named(name)) for value, name in zip(values, DECIDING, strict=True)])
-    assert {name for name, verdict in found.items() if verdict.word == "regressed"} == certain
+    verdicts = judge(policy, [with_evidence(value, MEASURES.named(name)) for value, name in zip(values, DECIDING, strict=True)])
+    assert {name for name, verdict in verdicts.items() if verdict.word == "regressed"} == certain
 
 
 def test_a_deciding_measure_without_a_comparison_counts_as_no_evidence() -> None:
@@ -111,8 +111,8 @@ def reported(arms: Mapping[str, Sequence[int]], policy: Policy) -> MeasureReport
     """The deciding measure of the treatment "a"."""
     first = {name: sums[0] for name, sums in arms.items()}
     kept = StoredSums(experiment="x", scope="start", first_list_users=first, **in_one_hour(MEASURES, arms))
-    found = build_report(MEASURES, policy, kept, FROZEN)
-    return next(measure for variant in found.variants if variant.variant == "a" for measure in variant.measures if measure.paging)
+    report = build_report(MEASURES, policy, kept, FROZEN)
+    return next(measure for variant in report.variants if variant.variant == "a" for measure in variant.measures if measure.paging)
 
 
 def test_treatments_share_the_error_of_the_verdict_and_of_the_gate() -> None:
@@ -125,8 +125,8 @@ def test_treatments_share_the_error_of_the_verdict_and_of_the_gate() -> None:
     margins = (margin / 1_000 for margin in range(5, 300))
     margin = next(candidate for candidate in margins if is_between(log_evidence_within(of_arms(same, control), candidate)))
     wide = replace(policy, gate_margin=margin)
-    found = [reported({"control": control, "a": same, **dict.fromkeys(others, worse)}, wide) for others in ("", "bc")]
-    assert [comparison.within_gate_margin for comparison in found] == [True, False]
+    measures = [reported({"control": control, "a": same, **dict.fromkeys(others, worse)}, wide) for others in ("", "bc")]
+    assert [comparison.within_gate_margin for comparison in measures] == [True, False]
     assert reported({"control": control, "a": same}, replace(wide, margin=margin, gate_margin=margin / 2)).within_gate_margin is False
 
 
@@ -182,18 +182,18 @@ def by_list(lift: float, seed: int, users: int = 400) -> StoredSums:
 
 def test_an_experiment_by_list_is_judged_with_the_covariance_of_its_arms() -> None:
     kept = by_list(-0.15, 3)
-    found = Pair(MEASURES, kept, "treatment", "control").combined(NDCG)
-    assert found is not None
-    assert found.covariance > 0.5 * found.control.variance
+    pair_estimate = Pair(MEASURES, kept, "treatment", "control").combined(NDCG)
+    assert pair_estimate is not None
+    assert pair_estimate.covariance > 0.5 * pair_estimate.control.variance
     scales = choose_scales(MEASURES, BY_LIST, kept, {})
     scale = scale_of(NDCG, scales)
     assert scale is not None
-    assert scale.tau == pytest.approx(math.sqrt(variance_of(found.treatment, found.control, found.covariance) or 0))
-    assert scale.control_mean == pytest.approx(found.control.mean)
+    assert scale.tau == pytest.approx(math.sqrt(variance_of(pair_estimate.treatment, pair_estimate.control, pair_estimate.covariance) or 0))
+    assert scale.control_mean == pytest.approx(pair_estimate.control.mean)
     report = build_report(MEASURES, BY_LIST, kept, scales)
-    own = measure_of(report)
-    check_intervals(own, found, scale)
-    comparison = MeasureComparison(NDCG, found.treatment, found.control, scale, covariance=found.covariance)
+    measure = measure_of(report)
+    check_intervals(measure, pair_estimate, scale)
+    comparison = MeasureComparison(NDCG, pair_estimate.treatment, pair_estimate.control, scale, covariance=pair_estimate.covariance)
     assert evidence(BY_LIST, comparison._replace(covariance=0.0)).drop < math.log(20) < evidence(BY_LIST, comparison).drop
     assert report.verdict.word == "regressed"
 

@@ -64,20 +64,20 @@ def example() -> StoredSums:
 
 def test_the_example_of_the_page() -> None:
     pair = Pair(MEASURES, example(), "t", "c")
-    found = pair.combined(RATE)
-    assert found is not None
+    pair_estimate = pair.combined(RATE)
+    assert pair_estimate is not None
     assert pair.lists.parts(2).weight == 47.1
-    assert round(found.treatment.mean, 9) == 0.280254777
-    assert round(found.control.mean, 9) == 0.335456476
-    assert round(found.treatment.mean - found.control.mean, 9) == -0.055201699
-    assert round(100 * (found.treatment.mean / found.control.mean - 1), 4) == -16.4557
+    assert round(pair_estimate.treatment.mean, 9) == 0.280254777
+    assert round(pair_estimate.control.mean, 9) == 0.335456476
+    assert round(pair_estimate.treatment.mean - pair_estimate.control.mean, 9) == -0.055201699
+    assert round(100 * (pair_estimate.treatment.mean / pair_estimate.control.mean - 1), 4) == -16.4557
     squares = [
         [round(sums.squares(sums.y, sums.d, 0) * sums.users / (sums.users - 1), 6) for sums in days.values()] for days in pair.days(RATE)
     ]
     assert squares == [[3.703704, 11.153846], [87.187994, 11.425333]]
     assert [[round(value, 6) for value in days.values()] for days in pair.squared_parts(RATE)] == [[16.245, 15.0], [0.855, 15.0]]
-    assert round(found.control.variance, 9) == 0.001357275
-    assert round(found.treatment.variance, 9) == 0.002763716
+    assert round(pair_estimate.control.variance, 9) == 0.001357275
+    assert round(pair_estimate.treatment.variance, 9) == 0.002763716
 
 
 def test_a_small_arm_that_spreads_less_has_the_variance_of_both_together() -> None:
@@ -87,10 +87,10 @@ def test_a_small_arm_that_spreads_less_has_the_variance_of_both_together() -> No
     for (variant, _), row in stored.entry_moments.sums.items():
         if variant == "t":
             row[at.yy], row[at.yd] = row[at.y] ** 2 * row[at.dd] / row[at.d] ** 2, row[at.y] * row[at.dd] / row[at.d]  # type: ignore[call-overload]
-    found = Pair(MEASURES, stored, "t", "c").combined(RATE)
-    assert found is not None
+    pair_estimate = Pair(MEASURES, stored, "t", "c").combined(RATE)
+    assert pair_estimate is not None
     wanted = (87.187994 / 500 * 16.245 + 11.425333 / 120 * 15) / 47.1**2
-    assert math.isclose(found.treatment.variance, wanted, rel_tol=1e-6)
+    assert math.isclose(pair_estimate.treatment.variance, wanted, rel_tol=1e-6)
 
 
 @st.composite
@@ -129,5 +129,5 @@ def test_equals_brute_force(raw: list[RawList]) -> None:
 def test_hours_that_are_left_out_equal_brute_force(raw: list[RawList]) -> None:
     hours = sorted(raw_list.hour for raw_list in raw)
     span = HourSpan(hours[len(hours) // 3], hours[len(hours) // 2] + 1)
-    found = Pair(MEASURES, stored_of(raw), "a", "b", left_out=[span]).combined(RATE)
-    assert_equal(found, compare(raw, "a", "b", silent=[span]))
+    pair_estimate = Pair(MEASURES, stored_of(raw), "a", "b", left_out=[span]).combined(RATE)
+    assert_equal(pair_estimate, compare(raw, "a", "b", silent=[span]))

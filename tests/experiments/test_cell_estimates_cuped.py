@@ -34,8 +34,8 @@ def stored_of(lists: Sequence[RawList], earlier: Earlier) -> StoredSums:
         h, product = (0, 0) if x is None else (1, x << (COVARIATE_BITS - 4))
         row = [1, impression.y << 36, h, product]
         hours.row(impression.hour).add_totals(impression.variant, hours.entry_of(first[impression.user], impression.hour), row)
-        known = totals.get((impression.user, impression.variant), [0, 0])
-        totals[impression.user, impression.variant] = [known[0] + 1, known[1] + (impression.y << 36)]
+        sums_before = totals.get((impression.user, impression.variant), [0, 0])
+        totals[impression.user, impression.variant] = [sums_before[0] + 1, sums_before[1] + (impression.y << 36)]
     for (user, variant), own in totals.items():
         x = earlier[user]
         by_day.add(variant, entry_of(first[user]), of_users(MEASURES, [own], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
@@ -68,9 +68,9 @@ def adjusted_lists(lists: Sequence[RawList], earlier: Earlier, slope: Fraction, 
 
 def mean_of(lists: Sequence[RawList], values: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
     """Return the means of both arms of a value of each user, over the cells of the lists."""
-    found = compare([impression._replace(y=values[impression.user]) for impression in lists], "new", "old")  # type: ignore[arg-type]
-    assert found is not None
-    return found.treatment.mean, found.control.mean
+    comparison = compare([impression._replace(y=values[impression.user]) for impression in lists], "new", "old")  # type: ignore[arg-type]
+    assert comparison is not None
+    return comparison.treatment.mean, comparison.control.mean
 
 
 @st.composite
@@ -95,8 +95,8 @@ def experiments(draw: st.DrawFn) -> tuple[list[RawList], dict[str, int | None]]:
 @given(experiments())
 def test_adjusted_estimates_equal_a_computation_list_by_list(made: tuple[list[RawList], dict[str, int | None]]) -> None:
     lists, earlier = made
-    found = reduced(lists, earlier)
-    if found is None:
+    comparison = reduced(lists, earlier)
+    if comparison is None:
         return
     x = [mean_of(lists, {user: Fraction(value_before or 0, 16) for user, value_before in earlier.items()})]
     h = [mean_of(lists, {user: Fraction(value_before is not None) for user, value_before in earlier.items()})]
@@ -107,10 +107,10 @@ def test_adjusted_estimates_equal_a_computation_list_by_list(made: tuple[list[Ra
     assert z[0] + z[1] == 0
     if z[0] == 0:
         return
-    slope = (plain.treatment.mean - Fraction(found.adjusted.treatment.mean)) / z[0]
+    slope = (plain.treatment.mean - Fraction(comparison.adjusted.treatment.mean)) / z[0]
     wanted = compare(adjusted_lists(lists, earlier, slope, centre), "new", "old")
     assert wanted is not None
-    assert_equal(found, wanted)
+    assert_equal(comparison, wanted)
 
 
 def assert_equal(found: ReducedEstimate, wanted: PairResult) -> None:
@@ -134,19 +134,19 @@ def tasteful(seed: int, users: int = 2_000) -> tuple[list[RawList], dict[str, in
 
 def test_a_good_covariate_removes_variance_and_keeps_the_mean() -> None:
     lists, earlier = tasteful(8)
-    found = reduced(lists, earlier)
-    assert found is not None
-    assert 0.2 < found.share < 0.8
-    assert found.users_with_earlier == 2_000
-    for own in found.adjusted[:2]:
+    comparison = reduced(lists, earlier)
+    assert comparison is not None
+    assert 0.2 < comparison.share < 0.8
+    assert comparison.users_with_earlier == 2_000
+    for own in comparison.adjusted[:2]:
         assert abs(own.mean - 0.5) < 4 * math.sqrt(own.variance)
 
 
 def test_no_other_slope_has_a_smaller_variance() -> None:
     lists, earlier = tasteful(9, users=60)
-    found = reduced(lists, earlier)
-    assert found is not None
-    least = found.adjusted.treatment.variance + found.adjusted.control.variance
+    comparison = reduced(lists, earlier)
+    assert comparison is not None
+    least = comparison.adjusted.treatment.variance + comparison.adjusted.control.variance
     for slope in np.linspace(-0.5, 1.5, 41):
         other = compare(adjusted_lists(lists, earlier, Fraction(float(slope)), Fraction(1, 2)), "new", "old")
         assert other is not None

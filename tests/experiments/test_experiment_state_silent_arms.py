@@ -42,8 +42,8 @@ def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: t
 
 
 def silent(stored: StoredSums) -> list[tuple[str, int, int, int]]:
-    found = silent_hours(MEASURES, stored, "treatment", "control")
-    return [(silence.arm, silence.span.first - FIRST, silence.span.end - FIRST, silence.others_lists) for silence in found]
+    silences = silent_hours(MEASURES, stored, "treatment", "control")
+    return [(silence.arm, silence.span.first - FIRST, silence.span.end - FIRST, silence.others_lists) for silence in silences]
 
 
 def test_an_arm_is_silent_once_twenty_lists_were_expected() -> None:
@@ -78,8 +78,8 @@ def test_lists_of_silent_hours_are_not_compared_and_users_with_a_hit_are_not_at_
     row.totals = {key: [totals[0], 0, 0, 0, *totals[4:]] for key, totals in second.totals.items() if key[0] == "control"}
     stored = replace(whole, hours=hours, run_hours=hours)
     assert silent(stored) == [("treatment", 1, 2, 400)]
-    found = report_of(stored, Policy(paging=("ndcg@10",)))
-    treatment = found.variants[1]
+    report = report_of(stored, Policy(paging=("ndcg@10",)))
+    treatment = report.variants[1]
     assert treatment.measures[0].lift == 0.0
     (users,) = [measure for measure in treatment.measures if measure.metric == "user_hit_rate"]
     assert users.lift_upper is None
@@ -110,9 +110,9 @@ def test_a_verdict_needs_both_estimates_once_an_arm_was_silent() -> None:
     assert by_hour is not None
     assert by_entry.treatment.mean - by_entry.control.mean > 0.2
     assert abs(by_hour.treatment.mean - by_hour.control.mean) < 1e-12
-    found = report_of(stored, Policy(paging=("ndcg@10",), min_users=10, effective_users_min=0))
-    assert found.verdict.word == "inconclusive"
-    measure = found.variants[1].measures[0]
+    report = report_of(stored, Policy(paging=("ndcg@10",), min_users=10, effective_users_min=0))
+    assert report.verdict.word == "inconclusive"
+    measure = report.variants[1].measures[0]
     assert measure.difference_lower is not None
     assert measure.difference_upper is not None
     assert measure.difference_lower < 0 < measure.difference_upper
@@ -129,8 +129,8 @@ def test_the_evidence_of_two_estimates_is_the_smaller_one() -> None:
 
 
 def test_the_note_names_the_hours_and_the_start_that_leaves_them_out() -> None:
-    found = report_of(kept([300, 300, 300], [300, 0, 300]), Policy(paging=("ndcg@10",)))
-    (note,) = [warning for warning in found.warnings if warning.key == "silent arm"]
+    report = report_of(kept([300, 300, 300], [300, 0, 300]), Policy(paging=("ndcg@10",)))
+    (note,) = [warning for warning in report.warnings if warning.key == "silent arm"]
     assert str(note) == (
         "treatment had no list from 2024-10-04 01:00 UTC to 2024-10-04 02:00 UTC, while the other arm had 300 lists: these hours are not"
         " compared, and a verdict on treatment against control needs the lists of the same hours to agree, whenever their users came. To"

@@ -71,10 +71,10 @@ def test_a_certain_drop_fails_even_if_it_is_within_the_margin_of_the_gate() -> N
 
 
 def test_a_wait_says_what_is_not_certain_yet() -> None:
-    found = decision(-0.02, 0.01, Policy())
-    assert found.word == "wait"
-    assert found.reason.startswith("2 % lower ndcg@10 than control so far; ")
-    assert found.reason.endswith("; not yet certain that it is at most 5 % worse")
+    decision_now = decision(-0.02, 0.01, Policy())
+    assert decision_now.word == "wait"
+    assert decision_now.reason.startswith("2 % lower ndcg@10 than control so far; ")
+    assert decision_now.reason.endswith("; not yet certain that it is at most 5 % worse")
 
 
 @pytest.mark.parametrize("word", ["invalid", "mixed"])
@@ -117,14 +117,14 @@ words = st.sampled_from(["pass", "wait", "fail"])
 @example({"a": "pass", "b": "wait"})
 def test_all_treatments_must_pass_and_any_failure_fails(given_words: Mapping[str, str]) -> None:
     decisions = {name: GateDecision(word, name.upper()) for name, word in given_words.items()}  # type: ignore[arg-type]
-    found = whole_gate(decisions)
+    decision = whole_gate(decisions)
     values = set(given_words.values())
-    assert found.word == ("fail" if "fail" in values else "pass" if values == {"pass"} else "wait")
+    assert decision.word == ("fail" if "fail" in values else "pass" if values == {"pass"} else "wait")
     if not given_words:
         return
-    first, *others = [name for name, word in given_words.items() if word == found.word]
-    assert found.reason.startswith(f"{first}: {first.upper()}")
-    assert f"{len(others)} more" in found.reason or not others
+    first, *others = [name for name, word in given_words.items() if word == decision.word]
+    assert decision.reason.startswith(f"{first}: {first.upper()}")
+    assert f"{len(others)} more" in decision.reason or not others
 
 
 def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others: object) -> ExperimentReport:
@@ -143,56 +143,56 @@ def gates(found: ExperimentReport) -> dict[str, str]:
 
 def test_the_report_has_the_gate_of_each_treatment_and_of_all() -> None:
     policy = replace(ONE, shares={"control": 1, "same": 1, "worse": 1})
-    found = report_of(policy, {"control": (9_000, 0.5), "same": (9_000, 0.5), "worse": (9_000, 0.4)})
-    assert gates(found) == {"": "fail", "same": "pass", "worse": "fail"}
-    assert found.gate is not None
-    assert found.gate.reason.startswith("worse: ")
-    assert found.gate_margin == 0.05
-    rows = {row.variant: row.value for row in measure_rows(found) if row.series == "gate"}
-    assert rows == {name: GATE_CODES[word] for name, word in gates(found).items()}  # type: ignore[index]
+    report = report_of(policy, {"control": (9_000, 0.5), "same": (9_000, 0.5), "worse": (9_000, 0.4)})
+    assert gates(report) == {"": "fail", "same": "pass", "worse": "fail"}
+    assert report.gate is not None
+    assert report.gate.reason.startswith("worse: ")
+    assert report.gate_margin == 0.05
+    rows = {row.variant: row.value for row in measure_rows(report) if row.series == "gate"}
+    assert rows == {name: GATE_CODES[word] for name, word in gates(report).items()}  # type: ignore[index]
 
 
 def test_without_fixed_shares_a_pass_needs_the_begin_of_the_step() -> None:
     chances = {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}
-    found = report_of(ONE, chances)
-    assert gates(found) == {"": "wait", "treatment": "wait"}
-    assert found.gate is not None
-    assert found.gate.reason.startswith("treatment: at most 5 % worse than control in hit_rate@5; ")
-    assert found.gate.reason.endswith("; a pass needs the time at which the running step of the rollout began: give it as since")
+    report = report_of(ONE, chances)
+    assert gates(report) == {"": "wait", "treatment": "wait"}
+    assert report.gate is not None
+    assert report.gate.reason.startswith("treatment: at most 5 % worse than control in hit_rate@5; ")
+    assert report.gate.reason.endswith("; a pass needs the time at which the running step of the rollout began: give it as since")
     assert gates(report_of(replace(ONE, shares={"control": 1, "treatment": 1}), chances)) == {"": "pass", "treatment": "pass"}
 
 
 def test_a_treatment_with_too_few_users_waits_and_says_so() -> None:
-    found = report_of(ONE, {"control": (4_000, 0.5), "treatment": (60, 0.5)})
-    assert gates(found) == {"": "wait", "treatment": "wait"}
-    assert found.gate is not None
-    assert found.gate.reason == "treatment: each arm needs at least 100 users: treatment has 60"
+    report = report_of(ONE, {"control": (4_000, 0.5), "treatment": (60, 0.5)})
+    assert gates(report) == {"": "wait", "treatment": "wait"}
+    assert report.gate is not None
+    assert report.gate.reason == "treatment: each arm needs at least 100 users: treatment has 60"
 
 
 def test_a_configured_treatment_without_users_waits() -> None:
     policy = replace(ONE, shares={"control": 1, "a": 1, "b": 1})
-    found = report_of(policy, {"control": (150, 0.5), "a": (150, 0.5)})
-    assert gates(found) == {"": "wait", "a": "wait", "b": "wait"}
+    report = report_of(policy, {"control": (150, 0.5), "a": (150, 0.5)})
+    assert gates(report) == {"": "wait", "a": "wait", "b": "wait"}
 
 
 def test_a_broken_experiment_waits_and_says_why() -> None:
-    found = report_of(ONE, {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}, joined=FeedbackCounts(10, 190))
-    assert gates(found) == {"": "wait", "treatment": "wait"}
-    assert found.gate is not None
-    assert "of all feedback matches no list" in found.gate.reason
+    report = report_of(ONE, {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}, joined=FeedbackCounts(10, 190))
+    assert gates(report) == {"": "wait", "treatment": "wait"}
+    assert report.gate is not None
+    assert "of all feedback matches no list" in report.gate.reason
 
 
 def test_an_experiment_without_a_control_waits() -> None:
-    found = report_of(ONE, {"a": (4_000, 0.5), "b": (4_000, 0.5)})
-    assert gates(found) == {"": "wait"}
-    assert found.gate is not None
-    assert "no variant is the control" in found.gate.reason
+    report = report_of(ONE, {"a": (4_000, 0.5), "b": (4_000, 0.5)})
+    assert gates(report) == {"": "wait"}
+    assert report.gate is not None
+    assert "no variant is the control" in report.gate.reason
 
 
 @pytest.mark.parametrize(("credit", "word"), [(0.2, "pass"), (-0.2, "fail"), (0.0, "wait")])
 def test_of_interleaved_rankers_only_a_preferred_one_passes(credit: float, word: str) -> None:
-    found = report_of(Policy(), {"interleaved": (2_000, 0.5)}, credits=credits(2_000, credit))
-    assert gates(found) == {"": word}
+    report = report_of(Policy(), {"interleaved": (2_000, 0.5)}, credits=credits(2_000, credit))
+    assert gates(report) == {"": word}
 
 
 def test_a_margin_that_is_no_share_is_rejected() -> None:
@@ -236,9 +236,9 @@ def test_a_drop_of_the_margin_rarely_ever_passes() -> None:
 
 
 def test_without_a_difference_it_rarely_ever_fails_and_usually_passes() -> None:
-    found = ever(0.0, 60, seed=4)
-    assert found["fail"] <= at_most(0.05, 60)
-    assert found["pass"] >= 50
+    moments = ever(0.0, 60, seed=4)
+    assert moments["fail"] <= at_most(0.05, 60)
+    assert moments["pass"] >= 50
 
 
 def test_the_codes_of_gate_and_verdict_agree_in_sign() -> None:

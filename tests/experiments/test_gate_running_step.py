@@ -57,8 +57,8 @@ def test_the_last_rise_of_the_share_is_the_step(blocks: list[AssignedCounts], wa
 def test_a_constant_share_has_rarely_a_step() -> None:
     random = np.random.default_rng(3)
     counts = random.binomial(60, 0.2, (400, 96))
-    found = [found_step([AssignedCounts(hour, int(own), 60) for hour, own in enumerate(row)]) for row in counts]
-    assert sum(failure is not None for failure in found) <= 4
+    failures = [found_step([AssignedCounts(hour, int(own), 60) for hour, own in enumerate(row)]) for row in counts]
+    assert sum(failure is not None for failure in failures) <= 4
 
 
 def test_a_step_without_enough_users_is_unseen() -> None:
@@ -109,15 +109,15 @@ def test_the_step_is_found_by_the_new_users() -> None:
 
 
 def test_a_step_whose_ranker_broke_in_it_never_passes_and_fails() -> None:
-    found = [gate.word for gate in gates((0.3, -0.4), since_ms=24 * HOUR_MS) if gate is not None]
-    assert "pass" not in found[6:]
-    assert found[-1] == "fail"
+    words = [gate.word for gate in gates((0.3, -0.4), since_ms=24 * HOUR_MS) if gate is not None]
+    assert "pass" not in words[6:]
+    assert words[-1] == "fail"
 
 
 def test_a_step_passes_with_lists_of_its_own() -> None:
-    found = gates((0.3, 0.3), since_ms=24 * HOUR_MS)
-    assert found[-1] is not None
-    assert found[-1].word == "pass"
+    words = gates((0.3, 0.3), since_ms=24 * HOUR_MS)
+    assert words[-1] is not None
+    assert words[-1].word == "pass"
     at_begin = gates((0.3, 0.3), since_ms=47 * HOUR_MS)[-1]
     assert at_begin is not None
     assert at_begin.word == "wait"

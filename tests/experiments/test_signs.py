@@ -47,16 +47,18 @@ def signs(treatment: Sequence[int], control: Sequence[int]) -> ListSigns:
 
 
 def test_fewer_items_are_told_with_what_they_do() -> None:
-    found = signs(arm(1, items=4), arm(2))
-    assert found.fewer_items is not None
-    assert found.fewer_items.startswith("new shows 3.8")
-    assert [*map(str, found.warnings)] == [f"{found.fewer_items}: item_hit_rate@10 is per item shown and rises by that alone"]
+    sign_warnings = signs(arm(1, items=4), arm(2))
+    assert sign_warnings.fewer_items is not None
+    assert sign_warnings.fewer_items.startswith("new shows 3.8")
+    assert [*map(str, sign_warnings.warnings)] == [
+        f"{sign_warnings.fewer_items}: item_hit_rate@10 is per item shown and rises by that alone"
+    ]
 
 
 def test_more_items_are_told_and_hold_nothing_back() -> None:
-    found = signs(arm(1), arm(2, items=4))
-    assert found.fewer_items is None
-    assert found.warnings[0].text.endswith("item_hit_rate@10 is per item shown and falls by that alone")
+    sign_warnings = signs(arm(1), arm(2, items=4))
+    assert sign_warnings.fewer_items is None
+    assert sign_warnings.warnings[0].text.endswith("item_hit_rate@10 is per item shown and falls by that alone")
 
 
 def test_nine_of_ten_items_are_always_found() -> None:

@@ -38,10 +38,10 @@ def by_value(values: Mapping[str, list[NewUsers]]) -> dict[tuple[str, str], dict
 
 
 def test_half_of_one_country_and_a_twentieth_of_the_others_is_found_and_said() -> None:
-    found = uneven_value([of(2_500, 14_000)], by_value({"US": [of(2_000, 4_000)], "DE": [of(500, 10_000)]}))
-    assert found is not None
-    assert (found.segment, found.value, found.share, found.others) == ("country", "DE", 0.05, 0.5)
-    said = uneven_words(found, "ranker", " Assign all alike")
+    sign = uneven_value([of(2_500, 14_000)], by_value({"US": [of(2_000, 4_000)], "DE": [of(500, 10_000)]}))
+    assert sign is not None
+    assert (sign.segment, sign.value, sign.share, sign.others) == ("country", "DE", 0.05, 0.5)
+    said = uneven_words(sign, "ranker", " Assign all alike")
     assert said == "ranker has 5 % of the new users with country=DE and 50 % of all others. Assign all alike"
 
 
@@ -144,9 +144,9 @@ def test_few_users_of_a_value_say_nothing() -> None:
 def test_z_is_that_of_a_draw_without_replacement() -> None:
     random = np.random.default_rng(5)
     drawn = random.hypergeometric(300, 700, 200, 4_000)
-    found = [z_of_value([(of(int(count), 200), of(300, 1_000))]) for count in drawn]
-    assert np.mean(found) == pytest.approx(0.0, abs=0.06)
-    assert np.std(found) == pytest.approx(1.0, abs=0.05)
+    z_values = [z_of_value([(of(int(count), 200), of(300, 1_000))]) for count in drawn]
+    assert np.mean(z_values) == pytest.approx(0.0, abs=0.06)
+    assert np.std(z_values) == pytest.approx(1.0, abs=0.05)
 
 
 def shares(kind: str, hours: npt.NDArray[np.int64]) -> Counts:

@@ -87,9 +87,9 @@ def test_reasons_are_plain_sentences() -> None:
 
 def _end(lift: float, error: float, side: int) -> str:
     treatment, control = Estimate(0.4 * (1 + lift), error**2, 5_000), Estimate(0.4, error**2, 5_000)
-    found = lift_interval(treatment, control, Mixture(0.04), 0.05)
-    assert found is not None
-    end = (found.lower, found.upper)[side]
+    interval = lift_interval(treatment, control, Mixture(0.04), 0.05)
+    assert interval is not None
+    end = (interval.lower, interval.upper)[side]
     assert end is not None
     assert (end < 0) == (side == 0)
     return percent(abs(end))
@@ -158,33 +158,33 @@ def test_the_closed_test_equals_all_intersections_and_is_never_later_than_bonfer
     comparisons = [compared(lift, 0.001, measure) for lift, measure in zip(lifts, (NDCG, HITS, ITEM_HITS), strict=True)]
     values = [math.exp(min(evidence(policy, comparison).drop, 50.0)) for comparison in comparisons]
     subsets = [[at for at in range(3) if mask >> at & 1] for mask in range(1, 8)]
-    found = judge(policy, comparisons)
+    verdicts = judge(policy, comparisons)
     for at, name in enumerate(names):
         certain = all(sum(values[i] for i in subset) / len(subset) >= 20 for subset in subsets if at in subset)
-        assert (found[name].word in ("regressed", "mixed")) == certain or found[name].word == "mixed"
-        assert values[at] < 60 * (1 + 1e-9) or found[name].word in ("regressed", "mixed")
+        assert (verdicts[name].word in ("regressed", "mixed")) == certain or verdicts[name].word == "mixed"
+        assert values[at] < 60 * (1 + 1e-9) or verdicts[name].word in ("regressed", "mixed")
 
 
 def test_no_measure_pages_beside_two_that_contradict_each_other() -> None:
     """Also not a third one that regressed for itself. One that is safe stays safe."""
     policy = Policy(paging=("ndcg@10", "hit_rate@10", "item_hit_rate@10"))
     gain = Measure("dcg", 10, "mean", 2, 1, 32)
-    found = judge(
+    verdicts = judge(
         policy,
         [compared(-0.1), compared(0.1, measure=gain), compared(-0.1, measure=HITS), compared(0.0, 0.0005, ITEM_HITS)],
     )
     words = {"ndcg@10": "mixed", "hit_rate@10": "mixed", "item_hit_rate@10": "safe", "dcg@10": "mixed"}
-    assert {name: verdict.word for name, verdict in found.items()} == words
-    contradiction = found["ndcg@10"].reason
+    assert {name: verdict.word for name, verdict in verdicts.items()} == words
+    contradiction = verdicts["ndcg@10"].reason
     assert contradiction.startswith("10 % lower ndcg@10 than control, but 10 % higher dcg@10 than control")
-    assert found["hit_rate@10"].reason == f"10 % fewer lists with a hit in the first 10 than control; also {contradiction}"
+    assert verdicts["hit_rate@10"].reason == f"10 % fewer lists with a hit in the first 10 than control; also {contradiction}"
 
 
 def test_a_contradiction_names_the_error_of_its_policy() -> None:
     policy = Policy(alpha=0.01, paging=("ndcg@10", "hit_rate@10"))
-    found = judge(policy, [compared(-0.1), compared(0.1, measure=HITS)])
-    assert {name: verdict.word for name, verdict in found.items()} == {"ndcg@10": "mixed", "hit_rate@10": "mixed"}
-    assert all("99 % confidence" in verdict.reason for verdict in found.values())
+    verdicts = judge(policy, [compared(-0.1), compared(0.1, measure=HITS)])
+    assert {name: verdict.word for name, verdict in verdicts.items()} == {"ndcg@10": "mixed", "hit_rate@10": "mixed"}
+    assert all("99 % confidence" in verdict.reason for verdict in verdicts.values())
 
 
 def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe() -> None:
@@ -219,8 +219,8 @@ def test_an_unknown_label_is_reported_once_many_users_have_it() -> None:
     policy = Policy(shares={"control": 1, "treatment": 1})
     split = {"control": 5_000, "treatment": 5_000}
     for strays, troubles in ((1, 0), (101, 0), (102, 1)):
-        found = health(policy, "ranker", {**split, "treatmnet": strays})
-        assert (len(found.troubles), round(found.sample_ratio_p or 0, 6)) == (troubles, 1.0), strays
+        state = health(policy, "ranker", {**split, "treatmnet": strays})
+        assert (len(state.troubles), round(state.sample_ratio_p or 0, 6)) == (troubles, 1.0), strays
     assert len(health(policy, "ranker", {"control": 4_500, "treatment": 5_500, "treatmnet": 900}).troubles) == 2
     assert health(policy, "ranker", {"control": 3, "treatment": 3, "treatmnet": 2}).troubles == ()
     assert [

@@ -19,11 +19,11 @@ STATIC = ROOT / "streammetrics" / "exporters" / "http" / "static"
 @pytest.mark.parametrize("word", VERDICT_CODES)
 def test_every_view_knows_the_word(word: Word) -> None:
     assert word in STYLES
-    shown = [
+    mappings = [
         options for options in value_mappings(committed("experiment")) if any(option["text"] == "regressed" for option in options.values())
     ]
-    assert len(shown) > 1
-    assert {options[str(VERDICT_CODES[word])]["text"] for options in shown} == {word}
+    assert len(mappings) > 1
+    assert {options[str(VERDICT_CODES[word])]["text"] for options in mappings} == {word}
     assert re.search(rf"\b{word}: \[", (STATIC / "verdicts.js").read_text(encoding="utf-8"))
     assert f"{VERDICT_CODES[word]} {word}" in SERIES["streammetrics_experiment_verdict"].help
     assert f"`{word}`" in (ROOT / "README.md").read_text(encoding="utf-8")

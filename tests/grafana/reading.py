@@ -82,7 +82,7 @@ def every_query() -> list[PanelQuery]:
 
 def filled(expr: str, choices: Mapping[str, str]) -> str:
     """Fill in the variables of a query, as Grafana does. Raises KeyError for a variable without a value."""
-    return VARIABLE.sub(lambda found: choices[found[1] or found[2]], expr)
+    return VARIABLE.sub(lambda match: choices[match[1] or match[2]], expr)
 
 
 def parsed_form(expr: str, **chosen: str) -> str:
@@ -91,7 +91,7 @@ def parsed_form(expr: str, **chosen: str) -> str:
     Without a chosen metric, a series of metrics becomes that of the first metric that has it.
     """
     if "metric" not in chosen:
-        expr = OF_METRIC.sub(lambda found: next(filter(SERIES.__contains__, map(found.expand, _OF_ONE_METRIC)), found[0]), expr)
+        expr = OF_METRIC.sub(lambda match: next(filter(SERIES.__contains__, map(match.expand, _OF_ONE_METRIC)), match[0]), expr)
     return filled(expr, {**STEPS, **CHOICES, "job": "$job", "datasource": "prometheus", **chosen})
 
 

@@ -82,10 +82,10 @@ def test_texts_have_the_defaults_of_the_policy() -> None:
 
 
 def test_values_of_the_gate_have_its_words() -> None:
-    gates = [options for options in value_mappings(committed("experiment")) if any(shown["text"] == "pass" for shown in options.values())]
+    gates = [options for options in value_mappings(committed("experiment")) if any(text["text"] == "pass" for text in options.values())]
     assert gates
     for options in gates:
-        assert {shown["text"]: int(code) for code, shown in options.items()} == GATE_CODES
+        assert {text["text"]: int(code) for code, text in options.items()} == GATE_CODES
 
 
 def test_dashboards_keep_their_uids() -> None:

@@ -78,9 +78,9 @@ def test_one_job_is_chosen_at_a_time(name: str) -> None:
 
 @each_dashboard
 def test_variables_have_labels_and_refresh_with_the_time_range(name: str) -> None:
-    found = variables(name)
-    assert list(found) == EXPECTED_VARIABLES[name]
-    for variable in found.values():
+    names = variables(name)
+    assert list(names) == EXPECTED_VARIABLES[name]
+    for variable in names.values():
         assert variable["label"]
         assert variable["description"].endswith(".")
         if variable["type"] == "query":
@@ -193,9 +193,9 @@ def test_what_many_deployments_do_not_have_is_in_a_folded_row(name: str) -> None
 
 @each_query
 def test_a_query_is_valid_promql_for_the_job(query: PanelQuery) -> None:
-    found = selectors(parsed_form(query.expr))
-    assert found
-    for selector in found:
+    names = selectors(parsed_form(query.expr))
+    assert names
+    for selector in names:
         assert 'job=~"$job"' in str(selector), selector
 
 
@@ -252,7 +252,7 @@ def test_links_in_tables_use_variables_of_their_dashboard() -> None:
     ]
     assert links
     for url in links:
-        found = re.match(r"/d/streammetrics-(\w+)\?", url)
-        assert found is not None
-        assert set(re.findall(r"var-(\w+)=", url)) <= set(EXPECTED_VARIABLES[found[1]])
+        match = re.match(r"/d/streammetrics-(\w+)\?", url)
+        assert match is not None
+        assert set(re.findall(r"var-(\w+)=", url)) <= set(EXPECTED_VARIABLES[match[1]])
         assert "${__url_time_range}" in url

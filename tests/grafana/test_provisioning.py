@@ -31,6 +31,6 @@ def test_dashboards_are_read_from_one_folder() -> None:
 
 
 def test_every_provisioning_file_has_a_kind_that_grafana_reads() -> None:
-    found = {path.relative_to(PROVISIONING).parts for path in PROVISIONING.rglob("*") if path.is_file()}
-    assert found == {("datasources", "prometheus.yaml"), ("dashboards", "streammetrics.yaml")}
-    assert all(read(PROVISIONING.joinpath(*parts))["apiVersion"] == 1 for parts in found)
+    paths = {path.relative_to(PROVISIONING).parts for path in PROVISIONING.rglob("*") if path.is_file()}
+    assert paths == {("datasources", "prometheus.yaml"), ("dashboards", "streammetrics.yaml")}
+    assert all(read(PROVISIONING.joinpath(*parts))["apiVersion"] == 1 for parts in paths)

@@ -71,10 +71,10 @@ def wait_until_quiet(stack: Stack) -> None:
 
     After a silence the time of an input moves on only when enough users agree on it. A fault before that would meet an idle input.
     """
-    stack.prometheus.wait_for("ALERTS", lambda found: not found, deadline_seconds=PATIENCE_SECONDS)
+    stack.prometheus.wait_for("ALERTS", lambda samples: not samples, deadline_seconds=PATIENCE_SECONDS)
     stack.prometheus.wait_for(
         "streammetrics_watermark_timestamp_seconds",
-        lambda found: bool(found) and min(one.value for one in found) > now_ms() / 1_000 - FOLLOWS_SECONDS,
+        lambda samples: bool(samples) and min(one.value for one in samples) > now_ms() / 1_000 - FOLLOWS_SECONDS,
         deadline_seconds=PATIENCE_SECONDS,
     )
 
@@ -118,7 +118,7 @@ def test_nothing_is_told_of_an_experiment_without_an_effect(stack: Stack) -> Non
         (first,) = stack.prometheus.wait_for("job:streammetrics_tasks_watermark_timestamp_seconds:max")
         stack.prometheus.wait_for(
             "job:streammetrics_tasks_watermark_timestamp_seconds:max",
-            lambda found: found[0].value >= first.value + QUIET_SECONDS,
+            lambda samples: samples[0].value >= first.value + QUIET_SECONDS,
             deadline_seconds=PATIENCE_SECONDS,
         )
     assert not heard.alerts

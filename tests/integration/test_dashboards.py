@@ -77,8 +77,8 @@ def test_every_metric_can_be_chosen(shown: Scene) -> None:
 def test_a_segment_can_be_chosen(shown: Scene) -> None:
     values = {}
     for segments in ("()", "surface=search"):
-        found = shown.prometheus.query(filled(panel("ranking", "$metric, final and live")["B"].expr, {**KNOWN, "segments": segments}))
-        values |= {(segments, sample.labels["variant"]): sample.labels.get("segments", "") for sample in found}
+        answer = shown.prometheus.query(filled(panel("ranking", "$metric, final and live")["B"].expr, {**KNOWN, "segments": segments}))
+        values |= {(segments, sample.labels["variant"]): sample.labels.get("segments", "") for sample in answer}
     assert values == {("()", "control"): "", ("()", "treatment"): "", ("surface=search", "treatment"): "surface=search"}
 
 
@@ -206,7 +206,7 @@ def test_process_series_are_added_up_and_committed_state_is_not(shown: Scene) ->
 def test_means_over_the_time_range_cover_its_lists(shown: Scene) -> None:
     """Check orders that hold for every list: cg > dcg, and hit_rate > mrr, precision and item_hit_rate."""
     came = 'increase(streammetrics_final_lists_total{job="streammetrics", variant!=""}[1m])'
-    shown.prometheus.wait_for(came, lambda found: len(found) == 2 and all(sample.value > 100 for sample in found))
+    shown.prometheus.wait_for(came, lambda samples: len(samples) == 2 and all(sample.value > 100 for sample in samples))
     query = panel("ranking", "$metric over the selected time range")["A"]
     means = {metric: answer(shown, query, {**CHOSEN, "__range": "1m", "metric": metric}) for metric in METRIC_NAMES}
     arms = {("10", "control"), ("10", "treatment")}

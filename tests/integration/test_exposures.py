@@ -51,8 +51,8 @@ def test_lists_get_the_variants_of_exposures_exactly_and_after_a_kill(kafka_brok
         truth = pipeline.assert_exact()
         counts = {reason: sum(count for (name, _), count in truth.counters.items() if name == reason) for reason, _ in truth.counters}
         assert min(counts["exposure"], counts["duplicate"], counts["list_exposed"], counts["list_unexposed"]) > 20
-        shown = service.sample("streammetrics_lists_unexposed_total", topic=pipeline.topics[0])
-        assert shown == truth.counters["list_unexposed", pipeline.topics[0]]
+        without_exposure = service.sample("streammetrics_lists_unexposed_total", topic=pipeline.topics[0])
+        assert without_exposure == truth.counters["list_unexposed", pipeline.topics[0]]
         variants = {dict(labels)["variant"] for labels in service.samples()["streammetrics_window_lists"]}
         assert {"", "control", "treatment"} <= variants
         assert service.report()["users_open"] == truth.users_open

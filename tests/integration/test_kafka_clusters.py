@@ -26,9 +26,9 @@ def send(pipeline: Pipeline, ts: int, prefix: str, users: int) -> None:
     with pipeline.producer() as producer:
         for number in range(users):
             user = f"{prefix}{number}"
-            shown = Impression(f"r-{user}", user, ts + number, ("a", "b"))
-            clicked = Feedback(user, ts + number + 1, "b", "click", impression_id=shown.impression_id)
-            for topic, event in zip(pipeline.topics, (shown, clicked), strict=True):
+            impression = Impression(f"r-{user}", user, ts + number, ("a", "b"))
+            clicked = Feedback(user, ts + number + 1, "b", "click", impression_id=impression.impression_id)
+            for topic, event in zip(pipeline.topics, (impression, clicked), strict=True):
                 producer.send(topic, native_json(event), key=user.encode(), timestamp_ms=event.ts)
     pipeline.write_ends(ts + HOUR_MS)
 

@@ -59,8 +59,8 @@ def _short_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
 def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: TokenEndpoint) -> str:
     """The name of a module with both classes of the page, each test its own: a process makes one instance of a class."""
     name = f"tokens_{tmp_path.name}"
-    found = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / f"{name}.py").write_text("\n".join(found), encoding="utf-8")
+    matches = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / f"{name}.py").write_text("\n".join(matches), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     given = {"TOKEN_URL": endpoint.url, "CLIENT_ID": CLIENT_ID, "CLIENT_SECRET": CLIENT_SECRET, "TOKEN_FILE": str(tmp_path / "token")}
     for variable, value in given.items():

@@ -84,9 +84,9 @@ def result(
         for number in range(USERS):
             user = f"user-{number}"
             key = user.encode() if keys.has_keys else None
-            shown = Impression(f"r{number}", user, ts + number, ("a", "b"))
+            impression = Impression(f"r{number}", user, ts + number, ("a", "b"))
             clicked = Feedback(user, ts + number + 300, "b", "click", impression_id=f"r{number}")
-            producer.send(pipeline.topics[0], native_json(shown), key=key, partition=keys.lists(user), timestamp_ms=shown.ts)
+            producer.send(pipeline.topics[0], native_json(impression), key=key, partition=keys.lists(user), timestamp_ms=impression.ts)
             producer.send(pipeline.topics[1], native_json(clicked), key=key, partition=keys.clicks(user), timestamp_ms=clicked.ts)
     with pipeline.service() as service:
         wait_until(lambda: service.report().get("counters", {}).get("events") == 2 * USERS, what="all events are counted")

@@ -92,9 +92,9 @@ def all_keys(settings: RedisSettings) -> set[bytes]:
 
 class TestList:
     def test_it_lists_every_namespace_and_nothing_else(self, names: tuple[RedisSettings, RedisSettings]) -> None:
-        found = listed(names[0])
-        assert set(found) == {names[0].namespace, names[1].namespace}
-        for tasks, keys, size, user in found.values():
+        namespaces = listed(names[0])
+        assert set(namespaces) == {names[0].namespace, names[1].namespace}
+        for tasks, keys, size, user in namespaces.values():
             assert (tasks, keys) == (str(TASKS), str(KEYS))
             assert user == "-"
             number, unit = size.split()

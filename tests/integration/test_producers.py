@@ -67,8 +67,8 @@ def test_a_producer_sends_a_list_and_a_click(
     for topic in topics.values():
         (record,) = stock_records(kafka_broker, Input(topic, partition_of("u7", PARTITIONS)), 1)
         events += decode(record.value)
-    shown, clicked = events
-    assert isinstance(shown, Impression)
+    impression, clicked = events
+    assert isinstance(impression, Impression)
     assert isinstance(clicked, Feedback)
-    assert (shown.user_id, shown.impression_id, shown.items) == ("u7", "r-81", ("a", "b", "c"))
+    assert (impression.user_id, impression.impression_id, impression.items) == ("u7", "r-81", ("a", "b", "c"))
     assert (clicked.user_id, clicked.impression_id, clicked.item_id, clicked.action) == ("u7", "r-81", "b", "click")

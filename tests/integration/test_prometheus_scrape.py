@@ -47,19 +47,19 @@ def test_the_ndcg_of_a_window_equals_the_report(prometheus_server: PrometheusSer
 def test_the_verdict_and_the_interval_equal_the_report(
     prometheus_server: PrometheusServer, pipeline: Pipeline, answers: HttpAnswers
 ) -> None:
-    found = experiment({"control": 0.5, "treatment": 0.4})
-    answers.show(replace(pipeline.report(), experiments=(found,)))
+    experiment_report = experiment({"control": 0.5, "treatment": 0.4})
+    answers.show(replace(pipeline.report(), experiments=(experiment_report,)))
     with served(answers) as base:
         prometheus_server.scrape("verdicts", base.removeprefix("http://"))
         answer = prometheus_server.wait_for('streammetrics_experiment_verdict{job="verdicts", metric="", scope="start"} == -1')
         assert [(sample.labels["experiment"], "variant" in sample.labels) for sample in answer] == [("ranker", False)]
-        _, treatment = found.variants
+        _, treatment = experiment_report.variants
         for end in ("lift_lower", "lift", "lift_upper"):
             (sample,) = prometheus_server.query(f'streammetrics_experiment_{end}{{job="verdicts", metric="ndcg", k="10"}}')
             assert sample.labels["variant"] == "treatment"
             assert sample.value == getattr(treatment.measures[0], end)
         (p_value,) = prometheus_server.query('streammetrics_experiment_srm_p_value{job="verdicts"}')
-        assert p_value.value == found.health.sample_ratio_p
+        assert p_value.value == experiment_report.health.sample_ratio_p
         prometheus_server.forget("verdicts")
 
 

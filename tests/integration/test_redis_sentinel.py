@@ -68,9 +68,9 @@ def test_a_store_follows_a_failover(service: SentinelService, namespace: str) ->
 def test_a_store_follows_a_failover_with_tls_and_logins(namespace: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     guard = Guard(authority, "user default on >data-word ~* &* +@all\n", "default", "data-word")
-    own = authority.client("streammetrics")
+    redis_client = authority.client("streammetrics")
     with SentinelService(guard) as service:
-        files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
+        files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(redis_client.certfile), "ssl_keyfile": str(redis_client.keyfile)}
         store = RedisStore(connection(service, namespace).model_copy(update={"password": SecretStr("data-word"), **files}))
         try:
             owner, former = Owner(store, 0), service.primary()

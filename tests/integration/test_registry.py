@@ -101,8 +101,8 @@ def pipeline(
 
 
 def fields_of(event: Impression | Feedback) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(native_json(event))
-    return found
+    document: dict[str, Any] = json.loads(native_json(event))
+    return document
 
 
 def lists(first: int, count: int) -> list[Impression]:
@@ -112,9 +112,10 @@ def lists(first: int, count: int) -> list[Impression]:
     ]
 
 
-def clicks(shown: Sequence[Impression], action: str = "click") -> list[Feedback]:
+def clicks(impressions: Sequence[Impression], action: str = "click") -> list[Feedback]:
     return [
-        Feedback(impression.user_id, impression.ts + 5, impression.items[1], action, None, impression.impression_id) for impression in shown
+        Feedback(impression.user_id, impression.ts + 5, impression.items[1], action, None, impression.impression_id)
+        for impression in impressions
     ]
 
 
@@ -123,12 +124,12 @@ class Writers:
 
     def __init__(self, registry: SchemaRegistry, pipeline: EncodedPipeline) -> None:
         shown, clicked = (OfficialSerializers(registry, topic) for topic in pipeline.topics)
-        own = OfficialSerializers(registry, f"{pipeline.name}-json")
+        serializers = OfficialSerializers(registry, f"{pipeline.name}-json")
         proto = OfficialSerializers(registry, f"{pipeline.name}-proto")
         feedback = proto_message("Feedback")
         self.avro_list: Write = lambda event: shown.avro(AVRO_IMPRESSION, event)
         self.avro_click: Write = lambda event: clicked.avro(AVRO_FEEDBACK, event)
-        self.json_click: Write = lambda event: own.json(JSON_SCHEMA, event)
+        self.json_click: Write = lambda event: serializers.json(JSON_SCHEMA, event)
         self.proto_click: Write = lambda event: proto.protobuf(
             feedback(**{name: value for name, value in event.items() if value is not None})
         )
@@ -206,9 +207,9 @@ def test_a_registry_that_hangs_pauses_an_input_and_drops_nothing(
 
 def test_a_restart_during_an_outage_loses_nothing(pipeline: EncodedPipeline, schema_registry: SchemaRegistry) -> None:
     write = Writers(schema_registry, pipeline)
-    shown = lists(0, 40)
-    pipeline.send([(0, impression, write.avro_list(fields_of(impression))) for impression in shown])
-    pipeline.send([(1, click, write.proto_click(fields_of(click))) for click in clicks(shown)])
+    impressions = lists(0, 40)
+    pipeline.send([(0, impression, write.avro_list(fields_of(impression))) for impression in impressions])
+    pipeline.send([(1, click, write.proto_click(fields_of(click))) for click in clicks(impressions)])
     schema_registry.hang()
     service = pipeline.service()
     try:

@@ -74,9 +74,9 @@ def _segments(line: dict[str, Any]) -> str:
 
 def _read_by_pandas(pipeline: Pipeline) -> set[tuple[object, ...]]:
     """Run the lines of the page."""
-    found = re.search(r"```python\n(records = .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    lines = found[1].replace("streammetrics-results", pipeline.settings.kafka.results_topic)
+    match = re.search(r"```python\n(records = .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert match is not None
+    lines = match[1].replace("streammetrics-results", pipeline.settings.kafka.results_topic)
     names: dict[str, Any] = {"KafkaConsumer": KafkaConsumer, "json": json, "pd": pd}
     exec(lines.replace("kafka:9092", pipeline.settings.kafka.bootstrap_servers[0]), names)
     columns = ["pane_start_ms", "experiment", "variant", "segments", "lists", "metric", "k", "numerator", "denominator"]

@@ -36,8 +36,8 @@ class Sender:
         self.sent += 1
         with self.pipeline.producer() as producer:
             for partition in range(PARTITIONS):
-                shown = Impression(f"r{self.sent}", f"u{partition}", self.start_ms + self.sent, ("a",))
-                producer.send(self.pipeline.topics[0], native_json(shown), key=shown.user_id.encode(), partition=partition)
+                impression = Impression(f"r{self.sent}", f"u{partition}", self.start_ms + self.sent, ("a",))
+                producer.send(self.pipeline.topics[0], native_json(impression), key=impression.user_id.encode(), partition=partition)
 
 
 def events_of(service: Service) -> int:

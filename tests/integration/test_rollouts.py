@@ -40,9 +40,9 @@ def type_errors(*documents: Any) -> list[str]:
         (folder / "documents.ts").write_text("\n".join([*head, *lines]), encoding="utf-8")
         command = [find_tool("node"), packages / "typescript" / "bin" / "tsc", *COMPILER, "documents.ts"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    found = [line for line in done.stdout.splitlines() if line.startswith("documents.ts")]
-    assert bool(found) is bool(done.returncode), done.stdout + done.stderr
-    return found
+    errors = [line for line in done.stdout.splitlines() if line.startswith("documents.ts")]
+    assert bool(errors) is bool(done.returncode), done.stdout + done.stderr
+    return errors
 
 
 def test_the_files_of_argo_rollouts_have_valid_types() -> None:

@@ -40,8 +40,8 @@ class TestRedis:
     @pytest.fixture
     def connect(self, authority: Authority, server: RedisServer) -> Iterator[Callable[[str], RedisStore]]:
         stores: list[RedisStore] = []
-        own = authority.client("streammetrics")
-        files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
+        redis_client = authority.client("streammetrics")
+        files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(redis_client.certfile), "ssl_keyfile": str(redis_client.keyfile)}
 
         def connected(password: str) -> RedisStore:
             stores.append(RedisStore(RedisSettings(url=server.url, username="streammetrics", password=password, **files)))
@@ -88,8 +88,8 @@ def send(pipeline: Pipeline, prefix: str) -> None:
     ts = start_ms()
     with pipeline.producer() as producer:
         for number in range(20):
-            shown = Impression("list", f"{prefix}{number}", ts, ("a", "b"))
-            producer.send(pipeline.topics[0], native_json(shown), key=shown.user_id.encode(), timestamp_ms=ts)
+            impression = Impression("list", f"{prefix}{number}", ts, ("a", "b"))
+            producer.send(pipeline.topics[0], native_json(impression), key=impression.user_id.encode(), timestamp_ms=ts)
 
 
 def secure(broker: SecureKafkaBroker, redis_url: str, name: str, user: str, kafka: Mapping[str, object]) -> Pipeline:
@@ -104,8 +104,8 @@ def secure(broker: SecureKafkaBroker, redis_url: str, name: str, user: str, kafk
 def test_a_worker_reads_on_with_renewed_certificates_of_a_new_authority(redis_url: str, topic_name: str, tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     authority = Authority(folder)
-    own = authority.client("certified")
-    files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
+    redis_client = authority.client("certified")
+    files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(redis_client.certfile), "ssl_keyfile": str(redis_client.keyfile)}
     with SecureKafkaBroker(authority, {}) as broker:
         kafka = {"bootstrap_servers": [broker.bootstrap_of("SSL")], "security_protocol": "SSL", **files}
         pipeline = secure(broker, redis_url, topic_name, "certified", kafka)

@@ -236,8 +236,8 @@ def test_the_first_list_of_new_topics_has_live_gauges_before_the_inputs_have_a_t
     now_ms = time.time_ns() // 1_000_000
     with pipeline.service() as service:
         with pipeline.producer() as producer:
-            shown = Impression("r-1", "u7", now_ms, ("a", "b"), experiments=((EXPERIMENT, "control"),))
-            for topic, event in zip(pipeline.topics, (shown, Feedback("u7", now_ms + 1, "a", "click", None, "r-1")), strict=True):
+            impression = Impression("r-1", "u7", now_ms, ("a", "b"), experiments=((EXPERIMENT, "control"),))
+            for topic, event in zip(pipeline.topics, (impression, Feedback("u7", now_ms + 1, "a", "click", None, "r-1")), strict=True):
                 producer.send(topic, native_json(event), key=b"u7", timestamp_ms=event.ts)
         wait_until(lambda: (EXPERIMENT, "control") in ndcg_of(service, "streammetrics_live_ndcg"), what="there is a live gauge")
         report = service.report()
@@ -276,7 +276,7 @@ class TestUbi:
         truth = pipeline.truth(after=[Tick(time.time_ns() // 1_000_000)])
         assert truth.users_open == 0
         totals = truth.result.totals
-        lists = [shown for task in truth.result.tasks.values() for shown in task.lists]
+        lists = [impression for task in truth.result.tasks.values() for impression in task.lists]
         assert case.known == {"lists": len(lists), **{reason: totals[reason] for reason in case.known if reason != "lists"}}
         with pipeline.service() as service:
             pipeline.wait_until_read(users_open=0)

@@ -102,7 +102,7 @@ class ProtectedServers:
             for leaf, value in values.items()
             if keys()[f"{section}.{leaf}"].is_secret and leaf != "url"
         }
-        assert set(found) == {key for key, known in keys().items() if known.is_secret and not key.endswith(".url")}
+        assert set(found) == {key for key, setting in keys().items() if setting.is_secret and not key.endswith(".url")}
         return found
 
 

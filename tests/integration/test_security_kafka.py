@@ -78,13 +78,13 @@ def grant(
 
 
 def by_certificate(broker: SecureKafkaBroker, authority: Authority) -> GivenValue:
-    own = authority.client("certified")
+    redis_client = authority.client("certified")
     return {
         "bootstrap_servers": [broker.bootstrap_of("SSL")],
         "security_protocol": "SSL",
         "ssl_cafile": str(authority.cafile),
-        "ssl_certfile": str(own.certfile),
-        "ssl_keyfile": str(own.keyfile),
+        "ssl_certfile": str(redis_client.certfile),
+        "ssl_keyfile": str(redis_client.keyfile),
     }
 
 

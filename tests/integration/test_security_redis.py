@@ -58,14 +58,14 @@ def cluster(guard: Guard) -> Iterator[RedisCluster]:
 
 def access(authority: Authority, user: str = "streammetrics") -> dict[str, object]:
     """Return the product's settings to log in as a user."""
-    own = authority.client("streammetrics")
+    redis_client = authority.client("streammetrics")
     return {
         "namespace": NAMESPACE,
         "username": user,
         "password": PASSWORDS[user],
         "ssl_cafile": str(authority.cafile),
-        "ssl_certfile": str(own.certfile),
-        "ssl_keyfile": str(own.keyfile),
+        "ssl_certfile": str(redis_client.certfile),
+        "ssl_keyfile": str(redis_client.keyfile),
     }
 
 

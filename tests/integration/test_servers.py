@@ -159,7 +159,7 @@ class TestRedisCluster:
 
 class TestPrometheus:
     def test_it_scrapes_itself(self, prometheus_server: PrometheusServer) -> None:
-        (sample,) = prometheus_server.wait_for('up{job="prometheus"}', lambda found: [one.value for one in found] == [1.0])
+        (sample,) = prometheus_server.wait_for('up{job="prometheus"}', lambda samples: [one.value for one in samples] == [1.0])
         assert sample.labels["instance"] == f"127.0.0.1:{prometheus_server.port}"
 
     def test_a_target_added_later_is_scraped_until_it_is_forgotten(self, prometheus_server: PrometheusServer) -> None:
@@ -167,7 +167,7 @@ class TestPrometheus:
             prometheus_server.scrape("other", f"127.0.0.1:{other.port}")
             prometheus_server.wait_for('up{job="other"} == 1')
         prometheus_server.forget("other")
-        prometheus_server.wait_for('up{job="other"}', lambda found: not found)
+        prometheus_server.wait_for('up{job="other"}', lambda samples: not samples)
 
     def test_samples_survive_a_kill(self, prometheus_server: PrometheusServer) -> None:
         # A result has the time of the query. The first sample's own timestamp shows what was stored before the kill.

@@ -98,10 +98,10 @@ def test_records_of_a_frame_with_offsets(spark: Any, tmp_path: Path) -> None:
     frame = spark.createDataFrame(rows[::-1], "topic string, partition int, offset long, value binary")
     with in_folder(tmp_path):  # so that a file has the name of its partition
         expected = replayed([write(Path(name), part) for name, part in sorted(parts.items())], RULES, order="log")
-    found = on_spark.replay(frame, RULES, shards=2, spark=spark)
-    places = {place for place, _, _ in differing(found.report, expected.report)}
+    replay_result = on_spark.replay(frame, RULES, shards=2, spark=spark)
+    places = {place for place, _, _ in differing(replay_result.report, expected.report)}
     assert {place for place in places if not place.startswith(("/inputs/", "/late_inputs/"))} == set(), "offsets of a log, not of lines"
-    assert found.panes == expected.panes
+    assert replay_result.panes == expected.panes
 
 
 def test_offsets_of_kafka(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
@@ -124,14 +124,14 @@ def test_offsets_of_kafka(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path)
     with in_folder(tmp_path):
         files = [write(Path(f"history:{partition}"), records[partition::2]) for partition in (0, 1)]
         expected = replayed(files, RULES, order="log")
-    found = on_spark.replay(frame, RULES, shards=2, spark=spark)
+    replay_result = on_spark.replay(frame, RULES, shards=2, spark=spark)
     assert {
-        place for place, _, _ in differing(found.report, expected.report) if not place.startswith(("/inputs/", "/late_inputs/"))
+        place for place, _, _ in differing(replay_result.report, expected.report) if not place.startswith(("/inputs/", "/late_inputs/"))
     } == set()
-    assert [input_position["offset"] for input_position in found.report["inputs"]] == [
+    assert [input_position["offset"] for input_position in replay_result.report["inputs"]] == [
         first + len(records[partition::2]) for partition in (0, 1)
     ]
-    assert found.panes == expected.panes
+    assert replay_result.panes == expected.panes
 
 
 def test_a_file_that_is_not_in_order_of_time_is_refused(spark: Any, tmp_path: Path) -> None:

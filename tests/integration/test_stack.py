@@ -76,8 +76,8 @@ def test_the_stack_serves_pages_for_a_regression_and_leaves_nothing_behind(made:
     def ndcg(variant: str) -> float:
         query = f"{made.addresses['Prometheus'].removesuffix('/alerts')}/api/v1/query?query=streammetrics_live_ndcg"
         with urllib.request.urlopen(f'{query}{{job="{JOB}",variant="{variant}",window="10s",segments=""}}', timeout=10) as answer:
-            (found,) = json.load(answer)["data"]["result"]
-        return float(found["value"][1])
+            (sample,) = json.load(answer)["data"]["result"]
+        return float(sample["value"][1])
 
     configuration = made.home / "streammetrics.toml"
     for command in ("doctor", "report"):

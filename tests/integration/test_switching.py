@@ -18,21 +18,21 @@ def send(pipeline: Pipeline, ts: int, prefix: str, users: int) -> None:
     with pipeline.producer() as producer:
         for number in range(users):
             user = f"{prefix}{number}"
-            shown = Impression(f"r-{user}", user, ts + number, ("a", "b"), (("ranker", ("control", "treatment")[number % 2]),))
-            clicked = [Feedback(user, ts + number + 1, "a", "click", impression_id=shown.impression_id)] if number % 4 < 2 else []
-            for event in (shown, *clicked):
+            impression = Impression(f"r-{user}", user, ts + number, ("a", "b"), (("ranker", ("control", "treatment")[number % 2]),))
+            clicked = [Feedback(user, ts + number + 1, "a", "click", impression_id=impression.impression_id)] if number % 4 < 2 else []
+            for event in (impression, *clicked):
                 producer.send(pipeline.topics[isinstance(event, Feedback)], native_json(event), key=user.encode(), timestamp_ms=event.ts)
     pipeline.write_ends(ts + HOUR_MS)
 
 
 def exposed(service: Service) -> dict[str, int]:
     """Users of the experiment by the variant that they saw first, since it began; nothing where it is not shown."""
-    found = [
+    running = [
         experiment
         for experiment in service.report().get("experiments", ())
         if (experiment["experiment"], experiment["scope"]) == ("ranker", "start")
     ]
-    return {arm["variant"]: arm["first_list_users"] for experiment in found for arm in experiment["variants"]}
+    return {arm["variant"]: arm["first_list_users"] for experiment in running for arm in experiment["variants"]}
 
 
 def test_windows_go_on_over_a_pause_of_experiments_and_users_are_counted_from_its_end_on(

@@ -89,8 +89,8 @@ def test_a_command_that_every_commit_needs_is_missed_before_the_first_commit(gon
 def test_a_user_without_the_right_to_a_command_is_told_which(redis_server: RedisServer) -> None:
     with redis_server.client() as client:
         client.execute_command("ACL SETUSER", "short", "on", ">word", "~*", "+@all", "-zrem")
-    own = RedisSettings(url=redis_server.url, username="short", password="word")
-    store = RedisStore(own)
+    redis_settings = RedisSettings(url=redis_server.url, username="short", password="word")
+    store = RedisStore(redis_settings)
     with pytest.raises(StoreError, match=r"zrem.*grant redis\.username this command"):
         store.try_commit()
     store.close()

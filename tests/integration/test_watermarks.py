@@ -45,9 +45,9 @@ def now_ms() -> int:
 def send_visits(pipeline: Pipeline, producer: KafkaProducer, users: Iterable[str], at_ms: int, step_ms: int = 1) -> None:
     """Send a list and a click of each user. The records carry the times of the events."""
     for number, user in enumerate(users):
-        shown = Impression(f"list-{user}", user, at_ms + number * step_ms, ("a", "b", "c"))
-        clicked = Feedback(user, shown.ts + 50, "b", "click", None, shown.impression_id)
-        for topic, event in zip(pipeline.topics, (shown, clicked), strict=True):
+        impression = Impression(f"list-{user}", user, at_ms + number * step_ms, ("a", "b", "c"))
+        clicked = Feedback(user, impression.ts + 50, "b", "click", None, impression.impression_id)
+        for topic, event in zip(pipeline.topics, (impression, clicked), strict=True):
             producer.send(topic, native_json(event), key=user.encode(), timestamp_ms=event.ts)
     producer.flush()
 

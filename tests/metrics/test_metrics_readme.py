@@ -63,8 +63,8 @@ def test_the_page_describes_every_field_of_a_spec() -> None:
 
 
 def test_the_page_shows_every_preset() -> None:
-    shown = _section("Definitions")
-    assert [name for name in PRESETS if f"`{name}`" not in shown] == []
+    section = _section("Definitions")
+    assert [name for name in PRESETS if f"`{name}`" not in section] == []
 
 
 def test_links_within_the_page_have_a_target() -> None:

@@ -18,14 +18,14 @@ NAMES = (*(f"{name}@{k}" for k in CUTOFFS for name in ("diversity", "novelty", "
 SHARE_ONE, NOVELTY_ONE = 2**40, 2**32
 
 
-def assessment_sums(shown: ShownList) -> dict[str, tuple[int, int]]:
+def assessment_sums(impression: ShownList) -> dict[str, tuple[int, int]]:
     """Return the numerator and the denominator that one list adds to each metric, both as stored integers."""
-    pairs = {"fallback_share": (int(FALLBACK in shown.segments), 1)}
+    pairs = {"fallback_share": (int(FALLBACK in impression.segments), 1)}
     for k in CUTOFFS:
-        items = [item for item in shown.items[:k] if item != ""]
-        known = [item for item in items if item in ATTRIBUTES]
-        pairs[f"catalogue_share@{k}"] = (len(known), len(items))
-        pairs[f"diversity@{k}"] = (round(_diversity(known) * SHARE_ONE), int(bool(known)))
+        items = [item for item in impression.items[:k] if item != ""]
+        known_items = [item for item in items if item in ATTRIBUTES]
+        pairs[f"catalogue_share@{k}"] = (len(known_items), len(items))
+        pairs[f"diversity@{k}"] = (round(_diversity(known_items) * SHARE_ONE), int(bool(known_items)))
         if not items:
             pairs[f"novelty@{k}"] = pairs[f"popularity_share@{k}"] = (0, 0)
             continue

@@ -119,8 +119,8 @@ def compare(
             )
             own_variance += days.spread([arm], day) * squared
             both_variance += days.spread([arm, other], day) * squared
-            own = days.users(arm, day)
-            effective += Fraction(sum(d * d for _, d in own), sum(d for _, d in own)) * squared
+            users_of_arm = days.users(arm, day)
+            effective += Fraction(sum(d * d for _, d in users_of_arm), sum(d for _, d in users_of_arm)) * squared
         is_smaller = len(days.totals[arm]) < len(days.totals[other])
         variance = max(own_variance, both_variance) if is_smaller else own_variance
         effective_users = weight**2 / effective if effective else Fraction(0)
@@ -205,8 +205,10 @@ class _Days:
 
     def spread(self, arms: Sequence[str], day: Block) -> Fraction:
         """Return U / D of the users of some arms together."""
-        own = [arm for arm in arms if day in self.of(arm)]
-        return sum((self.squares(arm, day) for arm in own), Fraction(0)) / sum(d for arm in own for _, d in self.users(arm, day))
+        arms_of_block = [arm for arm in arms if day in self.of(arm)]
+        return sum((self.squares(arm, day) for arm in arms_of_block), Fraction(0)) / sum(
+            d for arm in arms_of_block for _, d in self.users(arm, day)
+        )
 
     def covariance(self, one: str, other: str) -> Fraction:
         m, n = (self.mean(self.users(name)) for name in (one, other))

@@ -27,8 +27,8 @@ def by_day(lists: Sequence[RawList], treatment: str, control: str) -> list[Days]
         end = first + length
         arms = compare(lists, treatment, control, within=(first, end))
         if arms is not None:
-            own = [impression for impression in lists if first <= impression.hour < end]
-            sizes = [sum(impression.d for impression in own if impression.variant == arm) for arm in (treatment, control)]
+            lists_of_block = [impression for impression in lists if first <= impression.hour < end]
+            sizes = [sum(impression.d for impression in lists_of_block if impression.variant == arm) for arm in (treatment, control)]
             found.append(Days(first, end, arms, (sizes[0], sizes[1])))
     return found
 
@@ -46,13 +46,13 @@ def joint(days: Sequence[Days]) -> Joint:
     whole = sum(day.arms.weight for day in days)
     shares = [day.arms.weight / whole for day in days]
     arms = [[day.arms[at] for day in days] for at in (0, 1)]
-    means = [sum((share * arm.mean for share, arm in zip(shares, own, strict=True)), Fraction(0)) for own in arms]
-    variances = [sum((share**2 * arm.variance for share, arm in zip(shares, own, strict=True)), Fraction(0)) for own in arms]
+    means = [sum((share * arm.mean for share, arm in zip(shares, arm_lists, strict=True)), Fraction(0)) for arm_lists in arms]
+    variances = [sum((share**2 * arm.variance for share, arm in zip(shares, arm_lists, strict=True)), Fraction(0)) for arm_lists in arms]
     users = [
         0.0
-        if not all(arm.effective_users for arm in own)
-        else float(1 / sum((share**2 / arm.effective_users for share, arm in zip(shares, own, strict=True)), Fraction(0)))
-        for own in arms
+        if not all(arm.effective_users for arm in arm_lists)
+        else float(1 / sum((share**2 / arm.effective_users for share, arm in zip(shares, arm_lists, strict=True)), Fraction(0)))
+        for arm_lists in arms
     ]
     sizes = [sum(day.sizes[at] for day in days) for at in (0, 1)]
     return Joint((means[0], means[1]), (variances[0], variances[1]), (users[0], users[1]), (sizes[0], sizes[1]))

@@ -50,10 +50,10 @@ def _value(feedback: Feedback) -> int:
     return round(Fraction(value) * VALUE_ONE) if value is not None and 0 <= value <= 1_000_000 else 0
 
 
-def engagement_sums(shown: ShownList, settings: Settings) -> dict[str, tuple[int, int]]:
+def engagement_sums(impression: ShownList, settings: Settings) -> dict[str, tuple[int, int]]:
     """Return the numerator and the denominator that one list adds to each metric, both as stored integers."""
-    done = shown.engagement
-    clicked, items = done.rank is not None, len(shown.items)
+    done = impression.engagement
+    clicked, items = done.rank is not None, len(impression.items)
     rank = done.rank or 0
     pairs = {
         "zero_result_rate": (items == 0, 1),
@@ -62,7 +62,7 @@ def engagement_sums(shown: ShownList, settings: Settings) -> dict[str, tuple[int
         "first_click_share@3": (rank in (1, 2, 3), clicked),
         "first_click_rank": (rank, clicked),
         "time_to_first_click": (done.delay_ms or 0, 1_000 * clicked),
-        "satisfied_rate": (any(grade >= settings.satisfied_min for grade in shown.grades), 1),
+        "satisfied_rate": (any(grade >= settings.satisfied_min for grade in impression.grades), 1),
         "reformulation_rate": (done.followed and not clicked, 1),
         "lists_per_session": (1, done.opens),
         "purchases_per_list": (done.purchases, 1),

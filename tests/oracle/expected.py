@@ -85,13 +85,13 @@ def _task_result(steps: Sequence[Step], settings: Settings, flush: bool) -> Task
     for session, joined in zip(sessions, resolved, strict=True):
         user = session[0].event.user_id
         joined.lists = {
-            name: labelled(shown, user, exposures, settings, w_ms - settings.lateness_ms) for name, shown in joined.lists.items()
+            name: labelled(impression, user, exposures, settings, w_ms - settings.lateness_ms) for name, impression in joined.lists.items()
         }
     closed = [session[-1].event.ts + settings.gap_ms < w_ms - settings.lateness_ms for session in sessions]
     lists = tuple(
-        _finished(shown, joined, session, is_closed or shown.ts + settings.attribution_ms < w_ms - settings.lateness_ms, settings)
+        _finished(impression, joined, session, is_closed or impression.ts + settings.attribution_ms < w_ms - settings.lateness_ms, settings)
         for session, joined, is_closed in zip(sessions, resolved, closed, strict=True)
-        for shown in sorted(joined.lists.values(), key=lambda shown: (shown.ts, shown.impression_id))
+        for impression in sorted(joined.lists.values(), key=lambda impression: (impression.ts, impression.impression_id))
     )
     of_exposures = exposure_outcomes(exposures, settings)
     outcomes = admission.refused | of_exposures | {number: outcome for joined in resolved for number, outcome in joined.outcomes.items()}
@@ -152,7 +152,9 @@ def _count(
         counters.update({(reason, arrivals[number].input) for reason in ("exposure", outcome)})
     for joined, is_closed in zip(resolved, closed, strict=True):
         if is_closed and settings.validity_ms is not None:
-            counters.update(("list_exposed" if shown.experiments else "list_unexposed", shown.input) for shown in joined.lists.values())
+            counters.update(
+                ("list_exposed" if impression.experiments else "list_unexposed", impression.input) for impression in joined.lists.values()
+            )
         for number, outcome in joined.outcomes.items():
             if outcome != "shown" and (is_closed or outcome not in OUTCOMES_AT_CLOSE):
                 counters[outcome, arrivals[number].input] += 1

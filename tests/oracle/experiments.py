@@ -105,12 +105,12 @@ def experiments(
             continue
         start, end, earlier, segment = times.get(name, Times())
         enrolled = [
-            (shown, dict(shown.experiments)[name])
-            for shown in result.lists
-            if name in dict(shown.experiments)
-            and first <= shown.ts <= last
-            and start <= shown.ts < end
-            and (_is_over(shown, result, settings) if flush else _is_enrolled(shown, result, settings, patience_ms))
+            (impression, dict(impression.experiments)[name])
+            for impression in result.lists
+            if name in dict(impression.experiments)
+            and first <= impression.ts <= last
+            and start <= impression.ts < end
+            and (_is_over(impression, result, settings) if flush else _is_enrolled(impression, result, settings, patience_ms))
         ]
         exposures = _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
         exposures = [exposure for exposure in exposures if flush or exposure.ts < result.w_ms - settings.lateness_ms]
@@ -121,22 +121,27 @@ def experiments(
             supported |= {name} if is_supported else set()
             found = {key: scope for key, scope in found.items() if key[0] != name}
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
-        history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
-        times_counted = {*(shown.ts for shown, _ in enrolled), *(exposure.ts for exposure in exposures)}
+        history = (
+            [impression for impression in result.lists if earlier[0] <= impression.ts < earlier[1]] if earlier and has_covariates else None
+        )
+        times_counted = {*(impression.ts for impression, _ in enrolled), *(exposure.ts for exposure in exposures)}
         first_lists = {
-            user: min((shown for shown, _ in enrolled if shown.user_id == user), key=lambda shown: (shown.ts, shown.impression_id))
-            for user in {shown.user_id for shown, _ in enrolled}
+            user: min(
+                (impression for impression, _ in enrolled if impression.user_id == user),
+                key=lambda impression: (impression.ts, impression.impression_id),
+            )
+            for user in {impression.user_id for impression, _ in enrolled}
         }
-        came = {user: _came(shown, segment) for user, shown in first_lists.items()}
+        came = {user: _came(impression, segment) for user, impression in first_lists.items()}
         days: list[int | None] = [None, *sorted({ts // DAY_MS for ts in times_counted})]
         for day in days:
-            of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
+            of_day = [(impression, variant) for impression, variant in enrolled if day is None or impression.ts // DAY_MS == day]
             if times_counted:
                 scope = found[name, day] = _scope(of_day, came, day, history, settings)
                 first_list_users = _first_ones([exposure for exposure in exposures if day is None or exposure.ts // DAY_MS == day])
                 scope.exposed = dict(Counter((exposure.ts // HOUR_MS, exposure.variant) for exposure in first_list_users))
                 if day is None:
-                    _add_reacting(scope, of_day, {user: shown.ts for user, shown in first_lists.items()}, steps, result)
+                    _add_reacting(scope, of_day, {user: impression.ts for user, impression in first_lists.items()}, steps, result)
     return found
 
 
@@ -150,8 +155,8 @@ def _counted_exposures(steps: Sequence[Step], result: TaskResult, name: str, spa
     """Return the admitted exposures to an experiment within a span of time, both ends inclusive."""
     arrivals = [step for step in steps if isinstance(step, Arrival)]
     admitted = [arrival.event for arrival, outcome in zip(arrivals, result.outcomes, strict=True) if outcome in ("exposure", "duplicate")]
-    own = [event for event in admitted if isinstance(event, Exposure) and event.experiment == name]
-    return [event for event in own if span[0] <= event.ts <= span[1]]
+    events_of_user = [event for event in admitted if isinstance(event, Exposure) and event.experiment == name]
+    return [event for event in events_of_user if span[0] <= event.ts <= span[1]]
 
 
 def _first_ones(exposures: Sequence[Exposure]) -> list[Exposure]:
@@ -189,18 +194,18 @@ def _runs(steps: Sequence[Step], result: TaskResult, settings: Settings, idle_ms
     return runs
 
 
-def _is_over(shown: ShownList, result: TaskResult, settings: Settings) -> bool:
+def _is_over(impression: ShownList, result: TaskResult, settings: Settings) -> bool:
     """Whether a list could get no feedback after the end of the input."""
     within = min(settings.attribution_ms, settings.gap_ms)
-    return result.supported_ts == -math.inf or shown.ts + within <= result.supported_ts
+    return result.supported_ts == -math.inf or impression.ts + within <= result.supported_ts
 
 
-def _is_enrolled(shown: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:
+def _is_enrolled(impression: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:
     panes = max(1, patience_ms // settings.pane_ms)
-    number = shown.ts // settings.pane_ms
-    last = next(pane for pane in range(number, number + panes) if (pane + 1 + zlib.crc32(shown.user_id.encode())) % panes == 0)
+    number = impression.ts // settings.pane_ms
+    last = next(pane for pane in range(number, number + panes) if (pane + 1 + zlib.crc32(impression.user_id.encode())) % panes == 0)
     closed = any(
-        session.closed and session.user_id == shown.user_id and session.first_ts <= shown.ts <= session.last_ts
+        session.closed and session.user_id == impression.user_id and session.first_ts <= impression.ts <= session.last_ts
         for session in result.sessions
     )
     return closed or (last + 1) * settings.pane_ms <= result.f_ms
@@ -216,18 +221,19 @@ def _scope(
     """Return one scope. `came` is when each user came to the run."""
     scope, totals = Scope(), dict[tuple[str, str], dict[str, tuple[int, int]]]()
     means: dict[str, dict[str, int]] = {}
-    for user in sorted({shown.user_id for shown, _ in lists}):
+    for user in sorted({impression.user_id for impression, _ in lists}):
         own = sorted(
-            ((shown, variant) for shown, variant in lists if shown.user_id == user), key=lambda one: (one[0].ts, one[0].impression_id)
+            ((impression, variant) for impression, variant in lists if impression.user_id == user),
+            key=lambda one: (one[0].ts, one[0].impression_id),
         )
         earlier = _means([shown for shown in history or () if shown.user_id == user], settings)
         means[user] = {name: round(mean * 2**20) for name, mean in earlier.items() if not name.startswith("user_")}
         for variant in {variant for _, variant in own}:
-            shown = [shown for shown, of in own if of == variant]
-            totals[user, variant] = _of_user(shown, settings)
+            impression = [impression for impression, of in own if of == variant]
+            totals[user, variant] = _of_user(impression, settings)
             _add_users(scope, variant, _entry_in(came[user], day), totals[user, variant])
             if variant == "interleaved":
-                _add_credits(scope, shown, settings)
+                _add_credits(scope, impression, settings)
         _add_hours(scope, own, came[user], means[user], settings)
         if day is None:
             _add_firsts(scope, own, came[user])
@@ -265,11 +271,11 @@ def _add_users(scope: Scope, variant: str, of: Block, totals: Mapping[str, tuple
 
 def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came, means: Mapping[str, int], settings: Settings) -> None:
     """Add one user's lists to the rows of their hours, and the user to the hour of the first one."""
-    for shown, variant in own:
-        hour = shown.ts // HOUR_MS
+    for impression, variant in own:
+        hour = impression.ts // HOUR_MS
         key = hour, variant, entry(came, hour, 1)
         lists, values = scope.hours.get(key, (0, {}))
-        for name, (y, d) in _of_user([shown], settings).items():
+        for name, (y, d) in _of_user([impression], settings).items():
             if not name.startswith("user_"):
                 h, x = (d, d * means[name]) if name in means else (0, 0)
                 values = values | {name: tuple(one + other for one, other in zip(values.get(name, (0,) * 4), (y, d, h, x), strict=True))}
@@ -286,7 +292,7 @@ def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came) 
     for segment, value in (*first.segments, *([("", "")] if stratum else [])):
         key = first.ts // HOUR_MS, segment, value, stratum, variant
         scope.values[key] = scope.values.get(key, 0) + 1
-    second = next(((shown, of) for shown, of in own if of != variant), None)
+    second = next(((impression, of) for impression, of in own if of != variant), None)
     if second is not None:
         move = second[0].ts // HOUR_MS, variant, second[1]
         scope.moves[move] = scope.moves.get(move, 0) + 1
@@ -294,10 +300,10 @@ def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came) 
 
 def _add_reactions(scope: Scope, variant: str, lists: Sequence[ShownList], settings: Settings) -> None:
     """Add the reactions to one user's lists."""
-    for shown in lists:
-        late = [ts for ts in shown.reacted_ms if ts - shown.ts > Fraction(9, 10) * settings.attribution_ms]
-        if shown.reacted_ms:
-            _add_to(scope.reactions, variant, (len(shown.reacted_ms), len(shown.reacted_ms) ** 2, len(late)))
+    for impression in lists:
+        late = [ts for ts in impression.reacted_ms if ts - impression.ts > Fraction(9, 10) * settings.attribution_ms]
+        if impression.reacted_ms:
+            _add_to(scope.reactions, variant, (len(impression.reacted_ms), len(impression.reacted_ms) ** 2, len(late)))
 
 
 def _add_reacting(
@@ -316,7 +322,7 @@ def _add_reacting(
             ]
             if any(session.closed and came[event.user_id] <= session.last_ts for session in sessions):
                 kinds.setdefault(event.user_id, set()).add(outcome != "matched")
-    for user, variant in {(shown.user_id, variant) for shown, variant in lists}:
+    for user, variant in {(impression.user_id, variant) for impression, variant in lists}:
         if user in kinds:
             _add_to(scope.reacting, variant, (1, int(True in kinds[user])))
 
@@ -349,12 +355,12 @@ def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -
     """Add the credits of one user's interleaved lists, for each pair of teams: the second against the first in order."""
     least = credit_grades(settings)
     outcomes: dict[tuple[str, str], list[tuple[bool, list[int]]]] = {}
-    for shown in lists:
-        teams = [team for team in shown.teams if team]
+    for impression in lists:
+        teams = [team for team in impression.teams if team]
         for one in set(teams):
             for other in set(teams):
                 if one < other:
-                    won = [_won(shown, other, grade) - _won(shown, one, grade) for grade in least]
+                    won = [_won(impression, other, grade) - _won(impression, one, grade) for grade in least]
                     outcome = [(balance > 0) - (balance < 0) for balance in won]
                     outcomes.setdefault((one, other), []).append((teams.index(other) < teams.index(one), outcome))
     for pair, of_pair in outcomes.items():
@@ -366,9 +372,9 @@ def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -
         scope.credits[pair] = tuple(left + right for left, right in zip(scope.credits.get(pair, (0,) * len(own)), own, strict=True))
 
 
-def _won(shown: ShownList, team: str, least: float) -> int:
+def _won(impression: ShownList, team: str, least: float) -> int:
     """Return the number of a team's items with at least this grade."""
-    return sum(of == team and grade >= least for of, grade in zip(shown.teams, shown.grades, strict=False))
+    return sum(of == team and grade >= least for of, grade in zip(impression.teams, impression.grades, strict=False))
 
 
 def credit_grades(settings: Settings) -> list[float]:
@@ -380,7 +386,7 @@ def credit_grades(settings: Settings) -> list[float]:
 
 def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[int, int]]:
     """Return numerator and denominator of each measure of one user."""
-    tallies = [tally_of_one(shown, settings) for shown in lists]
+    tallies = [tally_of_one(impression, settings) for impression in lists]
     pairs: dict[str, tuple[int, int]] = {}
     for name in tallies[0].sums:
         total = sum(tally.sums[name] for tally in tallies)
@@ -409,9 +415,9 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
                 for measure, shared in measures.items():
                     _add_to(total.pairs.setdefault(pair, {}), measure, shared)
             for row, (lists, values) in scope.hours.items():
-                known, sums = total.hours.get(row, (0, {}))
+                sums_before, sums = total.hours.get(row, (0, {}))
                 added: dict[str, tuple[int, ...]] = {**sums}
                 for measure, more in values.items():
                     _add_to(added, measure, more)
-                total.hours[row] = known + lists, added
+                total.hours[row] = sums_before + lists, added
     return merged

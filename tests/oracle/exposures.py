@@ -24,11 +24,13 @@ def labelled(shown: List, user: str, exposures: Sequence[Admitted], settings: Se
     """Return a list with its variants. It has none from exposures while one at or before it may still be admitted."""
     if settings.validity_ms is None or shown.ts >= closed_before:
         return shown
-    own = [one.event for one in exposures if isinstance(one.event, Exposure) and one.event.user_id == user]
+    exposures_of_user = [one.event for one in exposures if isinstance(one.event, Exposure) and one.event.user_id == user]
     variants = dict(shown.experiments)
-    for name in {exposure.experiment for exposure in own} - variants.keys():
+    for name in {exposure.experiment for exposure in exposures_of_user} - variants.keys():
         in_time = [
-            exposure for exposure in own if exposure.experiment == name and shown.ts - settings.validity_ms <= exposure.ts <= shown.ts
+            exposure
+            for exposure in exposures_of_user
+            if exposure.experiment == name and shown.ts - settings.validity_ms <= exposure.ts <= shown.ts
         ]
         if in_time:
             variants[name] = min(in_time, key=lambda exposure: (-exposure.ts, exposure.variant)).variant

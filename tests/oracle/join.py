@@ -61,19 +61,19 @@ def resolve(session: Sequence[Admitted], settings: Settings) -> Resolved:
     events_by_id: dict[str, list[Admitted]] = {}
     for impression_id in sorted({_impression(one).impression_id for one in impressions}):
         of_one_id = [one for one in impressions if _impression(one).impression_id == impression_id]
-        shown, counting = _list_of(of_one_id, settings)
+        impression, counting = _list_of(of_one_id, settings)
         is_whole = any(one.number in counting and _impression(one).positions is None for one in of_one_id)
-        fits = is_whole or len(shown.items) <= settings.items_max
+        fits = is_whole or len(impression.items) <= settings.items_max
         if fits:
-            resolved.lists[impression_id] = shown
+            resolved.lists[impression_id] = impression
         events_by_id[impression_id] = of_one_id
         resolved.begins[impression_id] = min(one.event.ts for one in of_one_id)
-        reused = _reused(of_one_id, shown.items, settings) if is_whole else set()
+        reused = _reused(of_one_id, impression.items, settings) if is_whole else set()
         for one in of_one_id:
             unused = "list_id_reused" if one.number in reused else "duplicate"
             resolved.outcomes[one.number] = unused if one.number not in counting else "shown" if fits else "too_many_items"
         if fits and not is_whole and _has_conflict(_in_time(of_one_id, settings)):
-            resolved.conflicts.append(shown.input)
+            resolved.conflicts.append(impression.input)
     for one in sorted(session, key=lambda one: (one.event.ts, settings.inputs.index(one.input), one.number)):
         if isinstance(one.event, Feedback):
             _join(one.number, one.event, resolved, events_by_id, settings)
@@ -93,9 +93,9 @@ def _list_of(of_one_id: Sequence[Admitted], settings: Settings) -> tuple[List, s
         best = _impression(wholes[0])
         labels = best.experiments, best.segments
         return List(best.impression_id, best.ts, best.items, *labels, best.teams, wholes[0].input), {wholes[0].number}
-    shown, counting = _union(in_order, settings.absolute_positions)
+    impression, counting = _union(in_order, settings.absolute_positions)
     has_whole_copy = any(_impression(one).positions is None for one in of_one_id)
-    return shown, set() if has_whole_copy else counting
+    return impression, set() if has_whole_copy else counting
 
 
 def _in_time(of_one_id: Sequence[Admitted], settings: Settings) -> list[Admitted]:
@@ -171,18 +171,18 @@ def _join(
     if not is_known(feedback.action, settings.rules):
         resolved.outcomes[number] = "unknown_action"
         return
-    shown = _list_for(feedback, resolved.lists, events_by_id, settings)
-    if isinstance(shown, str):
-        resolved.outcomes[number] = shown
-    elif feedback.ts - shown.ts > settings.attribution_ms:
+    impression = _list_for(feedback, resolved.lists, events_by_id, settings)
+    if isinstance(impression, str):
+        resolved.outcomes[number] = impression
+    elif feedback.ts - impression.ts > settings.attribution_ms:
         resolved.outcomes[number] = "too_old"
     else:
         resolved.outcomes[number] = "matched"
-        place = (shown.impression_id, feedback.item_id)
+        place = (impression.impression_id, feedback.item_id)
         grade = grade_of(feedback, settings.rules)
         resolved.grades[place] = max(resolved.grades.get(place, 0), grade)
         if grade > 0:
-            resolved.answers.setdefault(shown.impression_id, []).append(feedback)
+            resolved.answers.setdefault(impression.impression_id, []).append(feedback)
         if (*place, feedback.action) in resolved.first_reactions:
             resolved.repeated.add(number)
         resolved.first_reactions.setdefault((*place, feedback.action), feedback.ts)
@@ -196,10 +196,10 @@ def _list_for(
     if impression_id is None:
         earlier = {name: [one for one in events if one.event.ts <= feedback.ts] for name, events in events_by_id.items()}
         candidates = [_list_of(events, settings)[0] for events in earlier.values() if events]
-        showing = [shown for shown in candidates if feedback.item_id in shown.items]
+        showing = [impression for impression in candidates if feedback.item_id in impression.items]
         if not showing:
-            return "out_of_list" if any(shown.impression_id in lists for shown in candidates) else "orphan"
-        impression_id = max(showing, key=lambda shown: (shown.ts, shown.impression_id)).impression_id
+            return "out_of_list" if any(impression.impression_id in lists for impression in candidates) else "orphan"
+        impression_id = max(showing, key=lambda impression: (impression.ts, impression.impression_id)).impression_id
     if impression_id not in lists:
         return "orphan"
     return lists[impression_id] if feedback.item_id in lists[impression_id].items else "out_of_list"

@@ -19,17 +19,17 @@ NameT = TypeVar("NameT", str, int)
 def tally_panes(lists: Iterable[ShownList], settings: Settings) -> Panes:
     """Return the tally of every (pane start, group) with a list. A pane starts at a multiple of `pane_ms`."""
     found: dict[tuple[int, Group], list[Tally]] = {}
-    for shown in lists:
-        start, tally = shown.ts // settings.pane_ms * settings.pane_ms, tally_of_one(shown, settings)
-        for group in groups_of(shown, settings.segments):
+    for impression in lists:
+        start, tally = impression.ts // settings.pane_ms * settings.pane_ms, tally_of_one(impression, settings)
+        for group in groups_of(impression, settings.segments):
             found.setdefault((start, group), []).append(tally)
     return {key: add_up(tallies) for key, tallies in found.items()}
 
 
-def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:
+def groups_of(impression: ShownList, segments: Sequence[str]) -> list[Group]:
     """Return the groups of a list: all traffic and each variant, each also by every configured segment, one at a time."""
-    bare = [Group(), *(Group(experiment, variant) for experiment, variant in shown.experiments)]
-    values = [(name, dict(shown.segments).get(name, "")) for name in segments]
+    bare = [Group(), *(Group(experiment, variant) for experiment, variant in impression.experiments)]
+    values = [(name, dict(impression.segments).get(name, "")) for name in segments]
     return bare + [group._replace(segments=(pair,)) for group in bare for pair in values]
 
 

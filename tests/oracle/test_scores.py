@@ -41,9 +41,9 @@ class TestScores:
         assert metric_values([0, 0, 1], [2])["mrr@2"] == 0
 
     def test_recall_and_average_precision_use_all_relevant_items_of_the_list(self) -> None:
-        found = stored_values([1, 0, 1, 1], [2, 3])
-        assert (found["recall@2"], found["recall@3"]) == (round(Fraction(2**40, 3)), round(Fraction(2**41, 3)))
-        assert (found["map@2"], found["map@3"]) == (2**39, round((1 + Fraction(2, 3)) / 3 * 2**40))
+        stored = stored_values([1, 0, 1, 1], [2, 3])
+        assert (stored["recall@2"], stored["recall@3"]) == (round(Fraction(2**40, 3)), round(Fraction(2**41, 3)))
+        assert (stored["map@2"], stored["map@3"]) == (2**39, round((1 + Fraction(2, 3)) / 3 * 2**40))
 
     def test_the_ideal_order_uses_all_items_of_the_list(self) -> None:
         assert metric_values([0, 3], [1])["ndcg@1"] == 0

@@ -15,15 +15,15 @@ def users_of_window(lists: Iterable[ShownList], settings: Settings, end_ms: int 
     """Return the users of the lists of the panes with `end_ms - window_ms <= start < end_ms`."""
     users_seen: dict[tuple[str, str], set[str]] = {}
     hit: dict[tuple[str, str, int], set[str]] = {}
-    for shown in lists:
-        start = shown.ts // settings.pane_ms * settings.pane_ms
+    for impression in lists:
+        start = impression.ts // settings.pane_ms * settings.pane_ms
         if end_ms is None or not end_ms - window_ms <= start < end_ms:
             continue
-        for arm in (("", ""), *shown.experiments):
-            users_seen.setdefault(arm, set()).add(shown.user_id)
+        for arm in (("", ""), *impression.experiments):
+            users_seen.setdefault(arm, set()).add(impression.user_id)
             for k in settings.cutoffs:
-                if any(grade >= settings.relevance_min for grade in shown.grades[:k]):
-                    hit.setdefault((*arm, k), set()).add(shown.user_id)
+                if any(grade >= settings.relevance_min for grade in impression.grades[:k]):
+                    hit.setdefault((*arm, k), set()).add(impression.user_id)
     return {arm: (len(users), {k: len(hit.get((*arm, k), ())) for k in settings.cutoffs}) for arm, users in users_seen.items()}
 
 

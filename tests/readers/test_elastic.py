@@ -32,9 +32,9 @@ def listed(event: dict[str, Any]) -> Impression:
 
 
 def test_searches_and_clicks() -> None:
-    found = listed(SEARCH)
-    assert found == Impression(found.impression_id, "u1", NOON, ("a", "b"), segments=(("application", "website"),))
-    assert found.impression_id.startswith("s1/2026-03-01T12:00:00.000Z/")
+    event = listed(SEARCH)
+    assert event == Impression(event.impression_id, "u1", NOON, ("a", "b"), segments=(("application", "website"),))
+    assert event.impression_id.startswith("s1/2026-03-01T12:00:00.000Z/")
     assert events_of(read, CLICK) == [Feedback("u1", NOON, "b", "click")]
 
 
@@ -53,8 +53,8 @@ def test_names_may_have_dots() -> None:
 
 def test_documents_may_be_pages_and_the_user_a_session() -> None:
     pages = [{"page": {"url": {"original": "https://x.test/1"}}}, {"document": {"id": 7}}]
-    found = listed(SEARCH | {"user": None, "search": {"results": {"items": pages}}})
-    assert (found.user_id, found.items, found.segments) == ("s1", ("https://x.test/1", "7"), ())
+    event = listed(SEARCH | {"user": None, "search": {"results": {"items": pages}}})
+    assert (event.user_id, event.items, event.segments) == ("s1", ("https://x.test/1", "7"), ())
     page = {"event": {"action": "search_click"}, "page": {"url": {"original": "https://x.test/1"}}}
     assert events_of(read, SEARCH | page) == [Feedback("u1", NOON, "https://x.test/1", "click")]
 

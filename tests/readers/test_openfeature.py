@@ -32,8 +32,8 @@ def attributes_of(given: dict[str, object]) -> dict[str, object]:
 
 
 def test_evaluations() -> None:
-    shown = Exposure("u7", NOON, "ranker-v7", "treatment")
-    assert found(SENT) == found(SENT | {"timestamp": NOON}) == shown
+    exposure = Exposure("u7", NOON, "ranker-v7", "treatment")
+    assert found(SENT) == found(SENT | {"timestamp": NOON}) == exposure
     assert found(SENT, result_variant=None, result_value=False) == Exposure("u7", NOON, "ranker-v7", "false")
 
 

@@ -54,8 +54,8 @@ def of(value: bytes, read: Reader = ubi.read, limits: EventLimits = LIMITS) -> l
 
 
 def only(value: bytes, read: Reader = ubi.read) -> Event | str:
-    (found,) = of(value, read)
-    return found
+    (event,) = of(value, read)
+    return event
 
 
 def test_an_impression_of_an_object_is_a_fragment_of_one_item():
@@ -63,9 +63,9 @@ def test_an_impression_of_an_object_is_a_fragment_of_one_item():
 
 
 def test_ordinals_may_start_at_zero():
-    shown = only(spliced(SHOWN, "event_attributes", '{"object":{"object_id":"B07"},"position":{"ordinal":0}}'))
-    assert isinstance(shown, Impression)
-    assert shown.positions == (0,)
+    event = only(spliced(SHOWN, "event_attributes", '{"object":{"object_id":"B07"},"position":{"ordinal":0}}'))
+    assert isinstance(event, Impression)
+    assert event.positions == (0,)
 
 
 def test_any_other_action_is_feedback():
@@ -80,8 +80,8 @@ def test_any_other_action_is_feedback():
 )
 def test_an_event_without_an_object_is_feedback_on_no_item(case: tuple[object, str]) -> None:
     attributes, action = case
-    found = only(sent(SEARCHED, action_name=action, event_attributes=attributes))
-    assert found == Feedback("c1", 1732183200123, NO_ITEM, action, None, "q1")
+    event = only(sent(SEARCHED, action_name=action, event_attributes=attributes))
+    assert event == Feedback("c1", 1732183200123, NO_ITEM, action, None, "q1")
 
 
 @pytest.mark.parametrize("read", [ubi.read, BY_HITS])
@@ -93,9 +93,9 @@ def test_lists_may_not_show_the_reserved_item_id(read: Reader):
 
 @pytest.mark.parametrize("query_id", [..., None, ""])
 def test_only_feedback_may_lack_a_query_id(query_id: object):
-    found = only(sent(CLICKED, query_id=query_id))
-    assert isinstance(found, Feedback)
-    assert found.impression_id is None
+    event = only(sent(CLICKED, query_id=query_id))
+    assert isinstance(event, Feedback)
+    assert event.impression_id is None
     assert only(sent(SHOWN, query_id=query_id)) == "missing_field"
     assert only(sent(QUERY, query_id=query_id), BY_HITS) == "missing_field"
 
@@ -107,9 +107,9 @@ def test_times_are_iso_or_epoch_milliseconds():
 
 def test_an_integer_item_is_read_as_its_decimal_text():
     for text in ("0", "-0", "7", "123456789012345678901234567890"):
-        found = only(spliced(CLICKED, "event_attributes", f'{{"object":{{"object_id":{text}}}}}'))
-        assert isinstance(found, Feedback)
-        assert found.item_id == str(int(text))
+        event = only(spliced(CLICKED, "event_attributes", f'{{"object":{{"object_id":{text}}}}}'))
+        assert isinstance(event, Feedback)
+        assert event.item_id == str(int(text))
     mixed = spliced(QUERY, "query_response_hit_ids", '["7",8]')
     assert only(mixed, BY_HITS) == only(sent(QUERY, query_response_hit_ids=["7", "8"]), BY_HITS)
 
@@ -145,9 +145,9 @@ def test_pages_of_a_query_are_parts_of_its_list():
 
 def test_ordinals_that_begin_again_on_each_page_are_moved():
     attributes = {"object": {"object_id": "B07"}, "position": {"ordinal": 2}, "from": 10}
-    shown = only(sent(SHOWN, event_attributes=attributes), ubi.reader(page_start="from"))
-    assert isinstance(shown, Impression)
-    assert shown.positions == (12,)
+    event = only(sent(SHOWN, event_attributes=attributes), ubi.reader(page_start="from"))
+    assert isinstance(event, Impression)
+    assert event.positions == (12,)
 
 
 def test_with_hit_ids_a_query_is_a_list_and_an_impression_is_no_event():
@@ -166,18 +166,18 @@ def test_a_query_without_hits_is_no_event(hits: Any):
 
 @pytest.mark.parametrize(("field", "user"), [("client_id", "c1"), ("session_id", "s1")])
 def test_the_user_is_the_chosen_field(field: Any, user: str):
-    found = only(sent(CLICKED), ubi.reader(user=field))
-    assert isinstance(found, Feedback)
-    assert found.user_id == user
+    event = only(sent(CLICKED), ubi.reader(user=field))
+    assert isinstance(event, Feedback)
+    assert event.user_id == user
 
 
 @pytest.mark.parametrize("attributes", [{}, {"object": {"object_id": "B07"}}])
 def test_the_user_may_be_an_attribute_and_an_empty_user_is_absent(attributes: dict[str, Any]):
     by_user = ubi.reader(user="user_id")
     assert only(sent(CLICKED, event_attributes=attributes), by_user) == "missing_field"
-    found = only(sent(CLICKED, event_attributes=attributes | {"user_id": "u"}), by_user)
-    assert isinstance(found, Feedback)
-    assert found.user_id == "u"
+    event = only(sent(CLICKED, event_attributes=attributes | {"user_id": "u"}), by_user)
+    assert isinstance(event, Feedback)
+    assert event.user_id == "u"
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_experiments_and_segments_come_from_the_named_fields(document: dict[str,
     read = ubi.reader(lists_from=lists_from, segments=("page", "application", "absent"), experiment="ranker")
 
     def labels(variants: object) -> Any:
-        found = only(sent(document, **{attributes: document[attributes] | {"ranker": variants, "page": "home"}}), read)
-        return (found.experiments, found.segments) if isinstance(found, Impression) else found
+        event = only(sent(document, **{attributes: document[attributes] | {"ranker": variants, "page": "home"}}), read)
+        return (event.experiments, event.segments) if isinstance(event, Impression) else event
 
     segments = (("application", "shop"), ("page", "home"))
     assert labels("B") == ((("ranker", "B"),), segments)
@@ -234,9 +234,9 @@ def test_a_value_comes_from_the_named_field():
 
 
 def test_one_field_may_be_used_twice():
-    found = only(sent(SHOWN), ubi.reader(segments=("client_id", "query_id")))
-    assert isinstance(found, Impression)
-    assert found.segments == (("client_id", "c1"), ("query_id", "q1"))
+    event = only(sent(SHOWN), ubi.reader(segments=("client_id", "query_id")))
+    assert isinstance(event, Impression)
+    assert event.segments == (("client_id", "c1"), ("query_id", "q1"))
 
 
 # Bulk text

@@ -83,8 +83,8 @@ def test_the_share_of_feedback_without_a_list_is_that_of_experiments() -> None:
 @pytest.mark.parametrize(("ended", "unknown", "warned"), [(True, 2, True), (False, 2, False), (False, 100, True)])
 def test_feedback_of_unknown_actions_only_is_named_when_there_is_enough(ended: bool, unknown: int, warned: bool) -> None:
     names = (UnknownName("type", "page", 2), UnknownName("action", "CLICK", unknown, "click"))
-    found = texts({("events", "shop"): 200, ("unknown_action", "shop"): unknown}, ended=ended, unknown_names=names)
-    assert found == [f"No feedback has a grade: the action of all {unknown} is unknown, such as CLICK (did you mean click?). "
+    warnings = texts({("events", "shop"): 200, ("unknown_action", "shop"): unknown}, ended=ended, unknown_names=names)
+    assert warnings == [f"No feedback has a grade: the action of all {unknown} is unknown, such as CLICK (did you mean click?). "
                      "Name them in join.grades, or yield others in the reader."] * warned  # fmt: skip
 
 
@@ -119,8 +119,8 @@ def test_names_that_differ_only_in_case_are_named() -> None:
 
 @pytest.mark.parametrize(("ended", "duplicates", "warned"), [(True, 100, False), (True, 101, True), (False, 101, True)])
 def test_a_topic_with_more_duplicates_than_other_events_is_named(ended: bool, duplicates: int, warned: bool) -> None:
-    found = texts({**SHOWN, ("duplicate", "shop"): duplicates, ("events", "carts"): 100}, ended=ended)
-    assert [warning.startswith(f"50.5 % of the events of shop are duplicates, {duplicates} of 200.") for warning in found] == [
+    warnings = texts({**SHOWN, ("duplicate", "shop"): duplicates, ("events", "carts"): 100}, ended=ended)
+    assert [warning.startswith(f"50.5 % of the events of shop are duplicates, {duplicates} of 200.") for warning in warnings] == [
         True
     ] * warned
     few = texts({("events", "shop"): 3, ("duplicate", "shop"): 2}, ended=ended)
@@ -129,8 +129,8 @@ def test_a_topic_with_more_duplicates_than_other_events_is_named(ended: bool, du
 
 @pytest.mark.parametrize(("ended", "events", "warned"), [(True, 3, True), (False, 3, False), (False, 100, True), (True, 0, False)])
 def test_events_without_any_list_are_reported(ended: bool, events: int, warned: bool) -> None:
-    found = texts({("events", "shop"): events, ("orphan", "shop"): events}, ended=ended, totals=())
-    assert found == [f"None of {events} events is a list. Let the inputs hold the lists that users saw, too."] * warned
+    warnings = texts({("events", "shop"): events, ("orphan", "shop"): events}, ended=ended, totals=())
+    assert warnings == [f"None of {events} events is a list. Let the inputs hold the lists that users saw, too."] * warned
 
 
 def test_events_that_may_show_items_are_named() -> None:
@@ -164,18 +164,18 @@ def arms_of(**lists: int) -> tuple[Total, ...]:
 def test_lists_without_any_experiment_are_named_when_they_are_many(lists: int, events: int, warned: bool) -> None:
     settings = {"experiments": {"enabled": True}}
     totals = (Total("", "", (lists, 1)),)
-    found = texts({**SHOWN, ("events", "shop"): events}, totals=totals, settings=settings)
-    assert [warning.split(",")[0] for warning in found] == [f"None of {lists} lists has an experiment"] * warned
+    warnings = texts({**SHOWN, ("events", "shop"): events}, totals=totals, settings=settings)
+    assert [warning.split(",")[0] for warning in warnings] == [f"None of {lists} lists has an experiment"] * warned
     live = (Window(9, "live", 10, True, (GroupValues(Group(), lists, 1, {}, {}),)),)
-    assert texts({**SHOWN, ("events", "shop"): events}, totals=(), windows=live, settings=settings) == found, "before lists are final"
+    assert texts({**SHOWN, ("events", "shop"): events}, totals=(), windows=live, settings=settings) == warnings, "before lists are final"
 
 
 def test_a_configured_control_without_lists_is_named_with_the_variants_that_have_some() -> None:
     settings = {"experiments": {"enabled": True, "named": {"ranker": {"control": "old"}}}}
     counts = {**SHOWN, ("events", "shop"): 1_000}
-    (found,) = texts(counts, totals=arms_of(new=60, off=40), settings=settings)
+    (warning,) = texts(counts, totals=arms_of(new=60, off=40), settings=settings)
     text = "None of 100 lists of experiment ranker has its control, old"
-    assert found == f"{text}. Set control in experiments.named to one of their variants: new, off."
+    assert warning == f"{text}. Set control in experiments.named to one of their variants: new, off."
     assert texts(counts, totals=arms_of(new=60, old=40), settings=settings) == []
 
 
@@ -186,8 +186,8 @@ def test_a_configured_control_without_lists_is_named_with_the_variants_that_have
 def test_null_variants_are_named_where_the_experiment_has_no_control(control: str | None, variants: dict[str, int], warned: bool) -> None:
     settings = {"experiments": {"named": {"ranker": {"control": control}} if control else {}}}
     names = (UnknownName("null_variant", "ranker", 2_000),)
-    found = texts(SHOWN, totals=arms_of(**variants), settings=settings, unknown_names=names)
-    assert [warning.startswith("2,000 lists have null in experiment ranker where ") for warning in found] == [True] * warned
+    warnings = texts(SHOWN, totals=arms_of(**variants), settings=settings, unknown_names=names)
+    assert [warning.startswith("2,000 lists have null in experiment ranker where ") for warning in warnings] == [True] * warned
 
 
 def test_no_list_is_missed_while_an_open_pane_has_some_or_before_the_inputs_have_a_time() -> None:
@@ -202,15 +202,17 @@ def test_no_list_is_missed_while_an_open_pane_has_some_or_before_the_inputs_have
     [(NOON_MS + 3_600_000, None), (NOON_MS + 5 * 3_600_000, "The events of shop are dated 5 h before"), (None, None)],
 )
 def test_events_that_are_dated_long_before_their_records_are_named(record_ms: int | None, start: str | None) -> None:
-    found = texts(SHOWN, inputs=(InputPosition("shop", 0, 200, NOON_MS, NOON_MS, record_ms),))
-    assert [warning.startswith(start or "") for warning in found] == [True] * (start is not None)
+    warnings = texts(SHOWN, inputs=(InputPosition("shop", 0, 200, NOON_MS, NOON_MS, record_ms),))
+    assert [warning.startswith(start or "") for warning in warnings] == [True] * (start is not None)
 
 
 def test_events_refused_as_future_are_named_with_the_times_of_records() -> None:
     inputs = (InputPosition("shop", 0, 200, NOON_MS, NOON_MS, NOON_MS // 1_000),)
-    (found,) = texts({**SHOWN, ("future", "shop"): 20}, inputs=inputs)
-    assert found.startswith("10 % of the events of shop are dated too long after their records, 20 of 200, so they are refused as future.")
-    assert "Records have timestamps up to 1970-01-21 12:19:26 UTC" in found
+    (warning,) = texts({**SHOWN, ("future", "shop"): 20}, inputs=inputs)
+    assert warning.startswith(
+        "10 % of the events of shop are dated too long after their records, 20 of 200, so they are refused as future."
+    )
+    assert "Records have timestamps up to 1970-01-21 12:19:26 UTC" in warning
 
 
 def test_late_events_in_another_unit_do_not_blame_the_sender_of_right_times() -> None:

@@ -46,10 +46,10 @@ def test_the_counts_of_tasks_are_added() -> None:
 
 
 def test_rare_names_are_counted_with_the_others() -> None:
-    found = merge_names([("action", f"a{number:03}", number) for number in range(1, 101)], {})
-    assert len(found) == SHOWN_MAX + 1
-    assert found[0] == UnknownName("action", "a100", 100)
-    assert found[-1] == UnknownName("action", None, sum(range(1, 81)))
+    name_counts = merge_names([("action", f"a{number:03}", number) for number in range(1, 101)], {})
+    assert len(name_counts) == SHOWN_MAX + 1
+    assert name_counts[0] == UnknownName("action", "a100", 100)
+    assert name_counts[-1] == UnknownName("action", None, sum(range(1, 81)))
 
 
 def test_names_are_safe_to_show() -> None:

@@ -17,5 +17,5 @@ def test_users_with_exactly_one_list_each_are_named_when_they_are_many(users: in
     report = experiment({"control": 0.5, "new": 0.5}, name="ranker")
     one, other = report.variants
     arms = replace(one, first_list_users=users - 9, lists=lists - 9), replace(other, first_list_users=9, lists=9)
-    found = [warning.text for warning in user_warnings(replace(report, variants=arms))]
-    assert found == [f"Each of the {users:,} users of experiment ranker has exactly one list"] * warned
+    texts = [warning.text for warning in user_warnings(replace(report, variants=arms))]
+    assert texts == [f"Each of the {users:,} users of experiment ranker has exactly one list"] * warned

@@ -54,9 +54,9 @@ def test_an_experiment_with_statistics_is_not_awaited(tmp_path: Path) -> None:
         events, report = tmp_path / f"{minutes}.ndjson", tmp_path / f"{minutes}.json"
         assert called("simulate", "--out", events, "--minutes", str(minutes)).returncode == 0
         assert called("replay", events, "--no-flush", "--report", report).returncode == 0
-        found = json.loads(report.read_bytes())
-        assert [awaited_experiment["experiment"] for awaited_experiment in found["awaited"]] == awaited
-        assert {experiment["experiment"] for experiment in found["experiments"]} == known
+        document = json.loads(report.read_bytes())
+        assert [awaited_experiment["experiment"] for awaited_experiment in document["awaited"]] == awaited
+        assert {experiment["experiment"] for experiment in document["experiments"]} == known
 
 
 def test_report_shows_what_is_awaited_and_finds_it_by_name() -> None:

@@ -52,10 +52,10 @@ def brute_force(times: list[int]) -> tuple[int, list[int]]:
 
 @given(TIMES)
 def test_the_first_value_of_each_interval_is_kept_in_any_order(times: list[int]) -> None:
-    found = downsampled(times)
-    assert (found.width_ms, [at for at, _ in found.kept]) == brute_force(times)
-    assert all(at == value for at, value in found.kept)
-    assert not any(found.would_keep(at) for at in times)
+    snapshots = downsampled(times)
+    assert (snapshots.width_ms, [at for at, _ in snapshots.kept]) == brute_force(times)
+    assert all(at == value for at, value in snapshots.kept)
+    assert not any(snapshots.would_keep(at) for at in times)
 
 
 @given(TIMES, TIMES)
@@ -125,9 +125,9 @@ def test_a_report_of_some_measures_has_the_verdicts_of_the_whole_report() -> Non
     scales = choose_scales(MEASURES, Policy(), arms, {})
     whole, part = (build_report(MEASURES, Policy(), arms, scales, shown) for shown in (None, ["mrr@10"]))
     assert part.verdict == whole.verdict
-    shown = [measure for measure in whole.variants[1].measures if measure.paging or measure.metric in ("mrr", "dcg")]
-    assert [*part.variants[1].measures] == shown
-    assert len(shown) < len(whole.variants[1].measures)
+    chosen_measures = [measure for measure in whole.variants[1].measures if measure.paging or measure.metric in ("mrr", "dcg")]
+    assert [*part.variants[1].measures] == chosen_measures
+    assert len(chosen_measures) < len(whole.variants[1].measures)
 
 
 def test_a_second_snapshot_within_a_minute_changes_nothing() -> None:

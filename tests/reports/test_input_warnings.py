@@ -34,9 +34,9 @@ def test_a_report_with_many_late_events_says_so_first() -> None:
     (warning,) = report["warnings"]
     assert warning.startswith("30 % of the events of events (partition 0) are late and refused, 3 of 10. They are ")
     assert "at most 2 s: the event of user fast at offset 0, dated 2026-03-01 11:00:00 UTC, had moved the watermark." in warning
-    (found,) = report["late_inputs"]
-    assert (found["events"], found["late"], found["late_by_max_ms"]) == (10, 3, 2_000)
-    assert found["watermark_set_by"] == {"offset": 0, "user_id": "fast", "ts": NOW_MS + HOUR_MS}
+    (late_input,) = report["late_inputs"]
+    assert (late_input["events"], late_input["late"], late_input["late_by_max_ms"]) == (10, 3, 2_000)
+    assert late_input["watermark_set_by"] == {"offset": 0, "user_id": "fast", "ts": NOW_MS + HOUR_MS}
 
 
 def test_a_few_late_events_are_only_counted() -> None:

@@ -131,8 +131,8 @@ def test_the_day_of_the_slowest_task_is_shown_with_its_feedback_only() -> None:
     tasks.pass_time(0, 0.6)
 
     def today() -> tuple[dict[str, int], int | None]:
-        (found,) = (experiment for experiment in read(tasks).report(2).experiments if experiment.scope == THIS_DAY)
-        return exposed(found), found.known_from_ms
+        (whole_run,) = (experiment for experiment in read(tasks).report(2).experiments if experiment.scope == THIS_DAY)
+        return exposed(whole_run), whole_run.known_from_ms
 
     assert today() == ({"control": 2, "treatment": 2}, day * DAY_MS + 1)
     stored = read(tasks).experiments.stored(2)
@@ -186,8 +186,8 @@ def test_cross_sums_moves_and_credits_are_summed_over_tasks() -> None:
     for task in (0, 1):
         for number, (user, arm) in enumerate((("both", "control"), ("both", "treatment"), ("mixed", "interleaved"))):
             teams = ("control", "treatment") if arm == "interleaved" else ()
-            shown = Impression(f"{number}", user, at(0, number), ("i", "j"), (("ranker", arm),), teams=teams)
-            tasks.machines[task].feed([Arrival("events", shown), Arrival("events", Feedback(user, at(0, number), "j", "click"))])
+            impression = Impression(f"{number}", user, at(0, number), ("i", "j"), (("ranker", arm),), teams=teams)
+            tasks.machines[task].feed([Arrival("events", impression), Arrival("events", Feedback(user, at(0, number), "j", "click"))])
         tasks.pass_time(task, 0)
     stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
     assert [users for users, *_ in stored.pairs.values()] == [2]
@@ -200,8 +200,8 @@ def test_the_latest_run_with_enrolled_lists_counts_in_any_order() -> None:
     tasks.show(0, 0, "u-c")
     control = decode_control(tasks.view([0], {})[0].control)
     runs = [(1, "ranker", 500, 600, ["a"], None), (2, "ranker", 0, 10, ["a"], None), (3, "ranker", 900, 900, ["a"], None)]
-    for known in permutations(runs):  # the last run has a day only
-        labels = msgspec.structs.replace(control.labels, runs=list(known))
+    for order in permutations(runs):  # the last run has a day only
+        labels = msgspec.structs.replace(control.labels, runs=list(order))
         assert started_runs(msgspec.structs.replace(control, labels=labels), ["2", "1", "1:20000", "3:20000"]) == {1: "ranker"}
 
 

@@ -19,8 +19,8 @@ def treatment(report: ExperimentReport) -> VariantReport:
 
 
 def test_an_undecided_variant_needs_users_for_each_verdict_that_its_interval_allows() -> None:
-    found = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=400), users_per_hour=100.0)
-    variant = treatment(found)
+    report = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=400), users_per_hour=100.0)
+    variant = treatment(report)
     assert variant.verdict is not None
     assert variant.verdict.word == "inconclusive"
     by_word = {needed_users.verdict: needed_users for needed_users in variant.needed}
@@ -36,17 +36,17 @@ def test_an_undecided_variant_needs_users_for_each_verdict_that_its_interval_all
 def test_the_likely_verdict_comes_first() -> None:
     falling, rising = (experiment({"control": 0.3, "treatment": chance}, users=300) for chance in (0.27, 0.32))
     for report, word in ((falling, "regressed"), (rising, "improved")):
-        own = treatment(report).measures[0]
-        assert own.lift is not None
-        assert (own.lift < 0) == (word == "regressed")
+        measure = treatment(report).measures[0]
+        assert measure.lift is not None
+        assert (measure.lift < 0) == (word == "regressed")
         assert needed_of(report, treatment(report))[0].verdict == word
 
 
 def test_an_excluded_lift_is_not_planned_for() -> None:
     report = experiment({"control": 0.3, "treatment": 0.301}, users=20_000)
-    own = treatment(report).measures[0]
-    assert own.lift_lower is not None
-    assert own.lift_lower > -0.1
+    measure = treatment(report).measures[0]
+    assert measure.lift_lower is not None
+    assert measure.lift_lower > -0.1
     assert [needed_users.verdict for needed_users in needed_of(report, treatment(report))] == ["safe"]
 
 
@@ -77,8 +77,8 @@ def test_a_gate_with_a_wider_margin_is_safe_sooner() -> None:
 
 
 def test_a_waiting_gate_says_what_it_needs() -> None:
-    found = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=1_000), users_per_hour=100.0)
-    variant = treatment(found)
+    report = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=1_000), users_per_hour=100.0)
+    variant = treatment(report)
     assert variant.gate is not None
     assert variant.gate.word == "wait"
     assert variant.gate_needed is not None

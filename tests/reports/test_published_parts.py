@@ -22,9 +22,9 @@ NAMES = ("b", "c", "d", EXPERIMENT)
 def answers() -> HttpAnswers:
     """Four experiments with windows of two segment values each."""
     story, reports = make_story(1_732_183_200_000, minutes=60)
-    shown = story.answers()
-    shown.show(_large(reports[-1]))
-    return shown
+    answer = story.answers()
+    answer.show(_large(reports[-1]))
+    return answer
 
 
 def _large(report: Report) -> Report:
@@ -55,31 +55,31 @@ def test_both_parts_together_have_the_fields_of_the_report(answers: HttpAnswers)
 
 
 def test_the_worst_experiment_is_chosen_if_none_is_named(answers: HttpAnswers) -> None:
-    found = part(answers, ReportChoice())
-    assert [experiment["experiment"] for experiment in found["experiments"]] == ["b"]
-    assert found["experiment_names"] == ["b", "c", "d", EXPERIMENT]
-    assert [line["experiment"] for line in found["verdicts"] if not line["variant"]] == found["experiment_names"]
-    assert {line["experiment"] for line in found["verdicts"] if line["variant"]} == {"b"}
-    assert found["scopes"] == ["day", "start"]
+    answer = part(answers, ReportChoice())
+    assert [experiment["experiment"] for experiment in answer["experiments"]] == ["b"]
+    assert answer["experiment_names"] == ["b", "c", "d", EXPERIMENT]
+    assert [line["experiment"] for line in answer["verdicts"] if not line["variant"]] == answer["experiment_names"]
+    assert {line["experiment"] for line in answer["verdicts"] if line["variant"]} == {"b"}
+    assert answer["scopes"] == ["day", "start"]
 
 
 @pytest.mark.parametrize("segment", ["", "surface=home"])
 def test_the_chosen_numbers_equal_those_of_the_whole_report(answers: HttpAnswers, segment: str) -> None:
-    found = part(answers, ReportChoice(("c", "d"), 300_000, segment))
-    assert found["experiments"] == [
+    answer = part(answers, ReportChoice(("c", "d"), 300_000, segment))
+    assert answer["experiments"] == [
         experiment for experiment in whole(answers)["experiments"] if experiment["experiment"] in "cd" and experiment["scope"] == "start"
     ]
     group = Group("", "", *segment.split("=")) if segment else Group()
-    for window, own in zip(whole(answers)["windows"], found["windows"], strict=True):
+    for window, own in zip(whole(answers)["windows"], answer["windows"], strict=True):
         kept = [
             numbers
             for numbers in window["groups"]
             if window["window_ms"] == 300_000 and numbers["experiment"] in ("", "c", "d") and numbers["segments"] == group.segments
         ]
         assert own == window | {"groups": kept}
-    assert found["segments"] == ["", "surface=", "surface=home", "surface=search"]
+    assert answer["segments"] == ["", "surface=", "surface=home", "surface=search"]
 
 
 def test_a_day_is_chosen_alone(answers: HttpAnswers) -> None:
-    found = part(answers, ReportChoice(("c",), day=True))
-    assert {(line["experiment"], line["scope"]) for line in (*found["experiments"], *found["verdicts"])} == {("c", "day")}
+    answer = part(answers, ReportChoice(("c",), day=True))
+    assert {(line["experiment"], line["scope"]) for line in (*answer["experiments"], *answer["verdicts"])} == {("c", "day")}

@@ -24,8 +24,8 @@ def report_json(*events: Impression | Feedback) -> dict[str, Any]:
     machine = Machine(engine_of(SETTINGS), SETTINGS)
     machine.feed([Arrival("events", event) for event in events])
     machine.finish(flush=True)
-    found: dict[str, Any] = plain(published(machine.report(), machine.engine.layout, History()))
-    return found
+    document: dict[str, Any] = plain(published(machine.report(), machine.engine.layout, History()))
+    return document
 
 
 def test_each_view_of_totals_and_windows_has_its_own_values() -> None:

@@ -75,21 +75,23 @@ def test_lists_and_feedback_in_different_units_name_those_in_seconds() -> None:
     ],
 )  # fmt: skip
 def test_times_far_from_those_of_records_are_named(event_ms: int, record_ms: int, told: list[str]) -> None:
-    found = texts([shown(0, ts=event_ms)], {"future_ms": 3_600_000}, record_ms=record_ms)
-    assert [warning[: len(start)] for warning, start in zip(found, told, strict=True)] == told
+    warnings = texts([shown(0, ts=event_ms)], {"future_ms": 3_600_000}, record_ms=record_ms)
+    assert [warning[: len(start)] for warning, start in zip(warnings, told, strict=True)] == told
 
 
 @pytest.mark.parametrize(
     ("record_ms", "stamps"), [(NOON_MS // 1_000, "timestamps up to 1970-01-21 12:19:26 UTC"), (0, "no timestamps above 0")]
 )
 def test_record_timestamps_in_seconds_or_of_zero_are_named(record_ms: int, stamps: str) -> None:
-    (found,) = texts([shown(0)], {"future_ms": 3_600_000}, record_ms=record_ms)
-    assert f"Records have {stamps}: let the producer write them in milliseconds" in found
+    (warning,) = texts([shown(0)], {"future_ms": 3_600_000}, record_ms=record_ms)
+    assert f"Records have {stamps}: let the producer write them in milliseconds" in warning
 
 
 def test_an_action_without_a_grade_has_its_share_and_the_action_that_is_meant() -> None:
-    (found,) = texts([*many(20), clicked(0), clicked(1, user_id="u0"), clicked(2, action="Click", user_id="u1"), clicked(3, user_id="u1")])
-    assert found.startswith("25 % of the feedback, 1 of 4, has the action Click, which has no grade (did you mean click?). Name it in")
+    (warning,) = texts(
+        [*many(20), clicked(0), clicked(1, user_id="u0"), clicked(2, action="Click", user_id="u1"), clicked(3, user_id="u1")]
+    )
+    assert warning.startswith("25 % of the feedback, 1 of 4, has the action Click, which has no grade (did you mean click?). Name it in")
     (only,) = texts([clicked(0, action="tap")])
     assert only.startswith("No feedback has a grade: the action of all 1 is unknown, such as tap")
 
@@ -104,16 +106,16 @@ def test_an_action_without_a_grade_has_its_share_and_the_action_that_is_meant() 
     ],
 )  # fmt: skip
 def test_feedback_that_meets_nothing_has_an_example_of_its_main_reason(feedback: Feedback, told: str) -> None:
-    (found,) = texts([shown(0), feedback], is_whole=True)
-    assert found.startswith(f"100 % of the feedback counts for no list, 1 of 1: {told}")
+    (warning,) = texts([shown(0), feedback], is_whole=True)
+    assert warning.startswith(f"100 % of the feedback counts for no list, 1 of 1: {told}")
 
 
 def test_a_part_of_the_input_misses_no_lists_that_may_be_before_it() -> None:
     early = [clicked(number, impression_id=f"before{number}", user_id="v", ts=NOON_MS + number) for number in range(30)]
     assert texts([*many(20), *early]) == []
     late = [clicked(number, impression_id=f"never{number}", user_id="v", ts=NOON_MS + 10 * MINUTE_MS + number) for number in range(10)]
-    (found,) = texts([*many(20), *late])
-    assert found.startswith("100 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list never0")
+    (warning,) = texts([*many(20), *late])
+    assert warning.startswith("100 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list never0")
     assert texts([*many(20), *late[1:]]) == []
     assert texts([*many(20), *late, clicked(0)]) == [], "some meet their lists"
     of_users = [clicked(number, impression_id="another", user_id=f"u{number // 2}") for number in range(10)]
@@ -122,21 +124,23 @@ def test_a_part_of_the_input_misses_no_lists_that_may_be_before_it() -> None:
 
 
 def test_items_that_repeat_inside_lists_are_named() -> None:
-    (found,) = texts([*many(20), shown(0, items=("a", "brand", "brand"))])
-    assert found.startswith("4.8 % of the lists of shop, 1 of 21, show an item twice, such as brand in list r0. Yield the ids of the items")
+    (warning,) = texts([*many(20), shown(0, items=("a", "brand", "brand"))])
+    assert warning.startswith(
+        "4.8 % of the lists of shop, 1 of 21, show an item twice, such as brand in list r0. Yield the ids of the items"
+    )
 
 
 def test_an_id_of_many_lists_is_named() -> None:
     one_id = [shown(number, f"u{number // 2}", impression_id="none", items=(f"i{number}",)) for number in range(5)]
-    (found,) = texts([*many(20), *one_id])
-    assert found.startswith("5 lists of shop have the id of another list, but other items, none, so they count for nothing")
+    (warning,) = texts([*many(20), *one_id])
+    assert warning.startswith("5 lists of shop have the id of another list, but other items, none, so they count for nothing")
     assert texts([*many(20), *[shown(0)] * 9]) == [], "a list that was sent again"
 
 
 def test_lists_without_an_experiment_are_named_if_experiments_are_on() -> None:
     on: dict[str, Any] = {"experiments": {"enabled": True}}
-    (found,) = texts(many(10, experiments=()), on)
-    assert found.startswith(
+    (warning,) = texts(many(10, experiments=()), on)
+    assert warning.startswith(
         'None of 10 lists has an experiment, so no verdict can come. Yield "experiments": {"NAME": "VARIANT"} with each list'
     )
     assert texts(many(9, experiments=()), on) == []
@@ -159,15 +163,15 @@ def test_an_experiment_with_settings_and_without_lists_is_named_and_so_is_its_co
 
 def test_null_where_others_have_a_variant_is_named() -> None:
     nulls = [shown(number, f"u{number // 2}", experiments=(), label_notes=("null_variant:ranker",)) for number in range(20, 24)]
-    (found,) = texts([*many(20), *nulls])
-    assert found.startswith("4 lists have null in experiment ranker where 20 others have new, so they are in none of its variants.")
+    (warning,) = texts([*many(20), *nulls])
+    assert warning.startswith("4 lists have null in experiment ranker where 20 others have new, so they are in none of its variants.")
     other = [shown(30, "u0", experiments=(("ranker", "old"),))]
     assert texts([*many(20), *nulls, *other]) == [], "both arms have lists: null means that the list is not in the experiment"
 
 
 def test_users_with_one_list_each_are_named_if_the_lists_cover_half_an_hour() -> None:
-    (found,) = texts([shown(number) for number in range(100)])
-    assert found.startswith(
+    (warning,) = texts([shown(number) for number in range(100)])
+    assert warning.startswith(
         "Each of the 100 users of this sample has exactly one list, such as u0, u1, u2. If user_id is the id of a session"
     )
     assert texts([shown(number) for number in range(99)]) == []
@@ -176,5 +180,5 @@ def test_users_with_one_list_each_are_named_if_the_lists_cover_half_an_hour() ->
 
 
 def test_names_of_others_are_safe_to_display() -> None:
-    (found,) = texts([shown(0), clicked(0, "\x1b[2Jx")], is_whole=True)
-    assert "\x1b" not in found
+    (warning,) = texts([shown(0), clicked(0, "\x1b[2Jx")], is_whole=True)
+    assert "\x1b" not in warning

@@ -19,9 +19,9 @@ from tests.support.page_story import SIX, many_experiments
 
 
 def whole(report: ExperimentReport) -> VerdictLine:
-    found, *_ = verdict_lines([with_needed(report)], 5)
-    assert not found.variant
-    return found
+    line, *_ = verdict_lines([with_needed(report)], 5)
+    assert not line.variant
+    return line
 
 
 def text(parts: tuple[Part, ...]) -> str:
@@ -29,11 +29,11 @@ def text(parts: tuple[Part, ...]) -> str:
 
 
 def test_the_worst_variant_is_named_and_the_others_are_counted() -> None:
-    found = whole(experiment(SIX))
-    assert (found.verdict, found.treatment, found.metric, found.k) == ("regressed", "popularity", "ndcg", 10)
-    assert text(found.parts).startswith("popularity: ")
-    assert text(found.parts).endswith("; of 5 treatments 3 regressed, 1 is inconclusive, 1 improved")
-    assert text(found.gate_parts) == "3 fail, 1 waits, 1 passes"
+    whole_run = whole(experiment(SIX))
+    assert (whole_run.verdict, whole_run.treatment, whole_run.metric, whole_run.k) == ("regressed", "popularity", "ndcg", 10)
+    assert text(whole_run.parts).startswith("popularity: ")
+    assert text(whole_run.parts).endswith("; of 5 treatments 3 regressed, 1 is inconclusive, 1 improved")
+    assert text(whole_run.gate_parts) == "3 fail, 1 waits, 1 passes"
 
 
 def test_the_lines_of_variants_follow_that_of_the_whole_with_the_same_numbers() -> None:
@@ -65,20 +65,20 @@ def test_a_treatment_that_is_not_compared_yet_has_a_line_of_the_gate() -> None:
 
 
 def test_one_other_variant_is_named() -> None:
-    found = whole(experiment({"control": 0.5, "old": 0.3, "new": 0.7}))
-    assert text(found.parts).endswith("; new improved")
+    whole_run = whole(experiment({"control": 0.5, "old": 0.3, "new": 0.7}))
+    assert text(whole_run.parts).endswith("; new improved")
 
 
 def test_others_with_one_verdict_are_counted_at_once() -> None:
-    found = whole(experiment({"control": 0.5, "a": 0.2, "b": 0.25, "c": 0.3}))
-    assert text(found.parts).endswith("; the 2 others regressed, too")
+    whole_run = whole(experiment({"control": 0.5, "a": 0.2, "b": 0.25, "c": 0.3}))
+    assert text(whole_run.parts).endswith("; the 2 others regressed, too")
 
 
 def test_treatments_without_a_verdict_are_counted_too() -> None:
     few = {"control": 2_000, "old": 2_000, "new": 2_000, "young": 60, "younger": 40}
-    found = whole(experiment({"control": 0.5, "old": 0.3, "new": 0.7, "young": 0.5, "younger": 0.5}, users=few, shares=few))
-    assert text(found.parts).endswith("; of 4 treatments 1 regressed, 1 improved, 2 have no verdict yet")
-    assert text(found.gate_parts) == "1 fails, 2 wait, 1 passes"
+    whole_run = whole(experiment({"control": 0.5, "old": 0.3, "new": 0.7, "young": 0.5, "younger": 0.5}, users=few, shares=few))
+    assert text(whole_run.parts).endswith("; of 4 treatments 1 regressed, 1 improved, 2 have no verdict yet")
+    assert text(whole_run.gate_parts) == "1 fails, 2 wait, 1 passes"
 
 
 def test_the_gate_does_not_repeat_the_verdict() -> None:
@@ -149,5 +149,5 @@ def test_experiments_are_sorted_by_verdict_and_size_and_each_day_follows_its_who
     small, large = (experiment({"control": 0.5, "new": chance}, name=name) for chance, name in ((0.4, "a"), (0.2, "b")))
     better = experiment({"control": 0.3, "new": 0.5}, name="c")
     days = [replace(experiment, scope="day") for experiment in (better, small, large)]
-    found = [(experiment.experiment, experiment.scope) for experiment in worst_first([*days, better, small, large])]
-    assert found == [(name, scope) for name in ("b", "a", "c") for scope in ("start", "day")]
+    order = [(experiment.experiment, experiment.scope) for experiment in worst_first([*days, better, small, large])]
+    assert order == [(name, scope) for name in ("b", "a", "c") for scope in ("start", "day")]

@@ -21,40 +21,40 @@ def answer(report: ExperimentReport, variant: str | None = None, *stale: str) ->
 
 
 def test_an_answer_has_the_decision_and_the_numbers_behind_it() -> None:
-    found = answer(failing())
-    assert (found.gate, found.verdict.word, found.control, found.control_users, found.users) == (
+    answer_lines = answer(failing())
+    assert (answer_lines.gate, answer_lines.verdict.word, answer_lines.control, answer_lines.control_users, answer_lines.users) == (
         "fail",
         "regressed",
         "control",
         2_000,
         4_000,
     )
-    (treatment,) = found.treatments
+    (treatment,) = answer_lines.treatments
     assert (treatment.variant, treatment.gate, treatment.verdict, treatment.users) == ("treatment", "fail", "regressed", 2_000)
     assert (treatment.metric, treatment.k, treatment.up_to_ms) == ("ndcg", 10, 5)
     assert treatment.lift is not None
     assert treatment.lift < -0.1
-    assert found.reason == f"treatment: {treatment.gate_reason}"
-    assert (found.needed, found.stale, found.up_to_ms, found.answered_ms) == (None, (), 5, 9)
+    assert answer_lines.reason == f"treatment: {treatment.gate_reason}"
+    assert (answer_lines.needed, answer_lines.stale, answer_lines.up_to_ms, answer_lines.answered_ms) == (None, (), 5, 9)
 
 
 def test_a_pass_says_what_is_certain() -> None:
-    found = answer(passing())
-    assert found.gate == "pass"
-    assert "at most 5 % worse than control in ndcg@10" in found.reason
+    answer_lines = answer(passing())
+    assert answer_lines.gate == "pass"
+    assert "at most 5 % worse than control in ndcg@10" in answer_lines.reason
 
 
 def test_a_wait_for_users_says_how_many_are_missing() -> None:
-    found = answer(waiting())
-    assert (found.gate, found.needed) == ("wait", "at least 5 more users in treatment")
+    answer_lines = answer(waiting())
+    assert (answer_lines.gate, answer_lines.needed) == ("wait", "at least 5 more users in treatment")
 
 
 def test_a_wait_for_certainty_says_what_a_pass_needs() -> None:
     (planned,) = with_outlook([experiment({"control": 0.5, "treatment": 0.5}, users=500)], History())
-    found = answer(planned)
-    assert found.gate == "wait"
-    assert found.needed is not None
-    assert re.fullmatch(r"about [\d,]+ more users \([\d,]+ to [\d,]+\) to pass, if there is no difference", found.needed)
+    answer_lines = answer(planned)
+    assert answer_lines.gate == "wait"
+    assert answer_lines.needed is not None
+    assert re.fullmatch(r"about [\d,]+ more users \([\d,]+ to [\d,]+\) to pass, if there is no difference", answer_lines.needed)
 
 
 def test_a_stale_report_never_passes_and_a_failure_stays_one() -> None:
@@ -104,14 +104,14 @@ def test_an_unknown_experiment_is_an_error_with_those_that_were_seen() -> None:
 
 def test_an_answer_survives_json() -> None:
     for report in (passing(), failing(), waiting()):
-        found = answer(report, None, "old")
-        assert msgspec.json.decode(msgspec.json.encode(found), type=GateAnswer) == found
+        answer_lines = answer(report, None, "old")
+        assert msgspec.json.decode(msgspec.json.encode(answer_lines), type=GateAnswer) == answer_lines
 
 
 def test_a_report_of_an_earlier_version_waits() -> None:
     plain = {name: value for name, value in msgspec.to_builtins(passing()).items() if name not in ("gate", "gate_margin")}
-    found = answer(msgspec.convert(plain, ExperimentReport))
-    assert (found.gate, found.reason) == ("wait", "the report is of a version without a gate")
+    answer_lines = answer(msgspec.convert(plain, ExperimentReport))
+    assert (answer_lines.gate, answer_lines.reason) == ("wait", "the report is of a version without a gate")
 
 
 def test_the_answer_has_the_begin_of_the_running_step() -> None:

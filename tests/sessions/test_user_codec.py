@@ -88,19 +88,19 @@ def saves(visits: int) -> tuple[Machine, list[SaveResult]]:
 
 
 def test_what_a_commit_writes_of_a_user_does_not_grow_with_the_session() -> None:
-    machine, found = saves(300)
+    machine, result = saves(300)
     assert machine.state.sessions.open == 1
-    written = [sum(map(len, changes.users.values())) + sum(len(piece.data) for piece in changes.pieces.values()) for changes, _ in found]
+    written = [sum(map(len, changes.users.values())) + sum(len(piece.data) for piece in changes.pieces.values()) for changes, _ in result]
     first, last = sum(written[20:60]) / 40, sum(written[100:]) / 200
     assert last < 1.5 * first
-    assert max(piece.state_bytes for changes, _ in found for piece in changes.pieces.values()) > 20 * GROWING_BYTES
+    assert max(piece.state_bytes for changes, _ in result for piece in changes.pieces.values()) > 20 * GROWING_BYTES
     assert sum(written[100:]) / 200 < 1_000  # a list of ten long ids, and a click
 
 
 def test_pieces_are_deleted_when_the_state_is_whole_again_or_gone() -> None:
-    machine, found = saves(200)
+    machine, result = saves(200)
     numbers, deleted = 0, 0
-    for changes, _ in found:
+    for changes, _ in result:
         if "u" in changes.pieces_gone:
             assert changes.pieces_gone["u"] == numbers
             numbers, deleted = 0, deleted + 1

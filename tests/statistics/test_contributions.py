@@ -26,14 +26,14 @@ def mean(arm: dict[str, ValueSums], bits: int) -> Fraction:
 
 @given(arms, arms)
 def test_contributions_add_up_to_the_difference_without_rounding(treatment: dict[str, ValueSums], control: dict[str, ValueSums]) -> None:
-    found = contributions(treatment, control, 40)
+    of_values = contributions(treatment, control, 40)
     if not all(sum(sums_of_value.bottom for sums_of_value in arm.values()) for arm in (treatment, control)):
-        assert found == {}
+        assert of_values == {}
         return
-    assert sum(contribution.total for contribution in found.values()) == mean(treatment, 40) - mean(control, 40)
+    assert sum(contribution.total for contribution in of_values.values()) == mean(treatment, 40) - mean(control, 40)
     assert (
-        sum(contribution.share for contribution in found.values())
-        == sum(contribution.control_share for contribution in found.values())
+        sum(contribution.share for contribution in of_values.values())
+        == sum(contribution.control_share for contribution in of_values.values())
         == 1
     )
 
@@ -49,24 +49,24 @@ def test_the_other_way_round_contributions_are_opposite(treatment: dict[str, Val
 def test_lists_that_move_to_a_worse_value_are_mix_and_no_effect() -> None:
     treatment = {"good": ValueSums(40, 50), "bad": ValueSums(10, 50)}
     control = {"good": ValueSums(64, 80), "bad": ValueSums(4, 20)}
-    found = contributions(treatment, control)
-    assert [contribution.within for contribution in found.values()] == [0, 0]
-    assert sum(contribution.mix for contribution in found.values()) == Fraction(50, 100) - Fraction(68, 100)
-    assert all(contribution.mix < 0 for contribution in found.values())
+    of_values = contributions(treatment, control)
+    assert [contribution.within for contribution in of_values.values()] == [0, 0]
+    assert sum(contribution.mix for contribution in of_values.values()) == Fraction(50, 100) - Fraction(68, 100)
+    assert all(contribution.mix < 0 for contribution in of_values.values())
 
 
 def test_a_value_of_one_arm_only_is_mix() -> None:
-    found = contributions({"a": ValueSums(10, 50), "new": ValueSums(5, 50)}, {"a": ValueSums(20, 100)})
-    assert found["new"].within == 0
-    assert found["new"].control_mean is None
-    assert sum(contribution.total for contribution in found.values()) == Fraction(15, 100) - Fraction(20, 100)
+    of_values = contributions({"a": ValueSums(10, 50), "new": ValueSums(5, 50)}, {"a": ValueSums(20, 100)})
+    assert of_values["new"].within == 0
+    assert of_values["new"].control_mean is None
+    assert sum(contribution.total for contribution in of_values.values()) == Fraction(15, 100) - Fraction(20, 100)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4), st.integers(1, 50), st.integers(1, 50))
 def test_ranks_add_up_to_the_difference_at_the_last_cutoff(steps: list[tuple[int, int]], own: int, against: int) -> None:
     treatment, control = (np.cumsum([step[side] for step in steps]).tolist() for side in (0, 1))
-    found = rank_contributions(treatment, control, (own, against), 3)
-    assert sum(found, Fraction(0)) == Fraction(treatment[-1], own << 3) - Fraction(control[-1], against << 3)
+    ranks = rank_contributions(treatment, control, (own, against), 3)
+    assert sum(ranks, Fraction(0)) == Fraction(treatment[-1], own << 3) - Fraction(control[-1], against << 3)
 
 
 def test_an_arm_without_lists_has_no_ranks() -> None:

@@ -57,19 +57,20 @@ def test_a_worse_value_is_named_with_its_lift_and_that_of_the_others() -> None:
     def worth(is_treatment: bool, surface: np.ndarray, country: np.ndarray) -> np.ndarray:
         return np.where((surface == 0) & is_treatment, 0.5, 1.0)
 
-    found = [named(seed, worth) for seed in range(20)]
-    assert all([*named] == [("surface", "home")] for named in found)
-    lifts = [named["surface", "home"] for named in found]
+    named_of_seeds = [named(seed, worth) for seed in range(20)]
+    assert all([*named] == [("surface", "home")] for named in named_of_seeds)
+    lifts = [named["surface", "home"] for named in named_of_seeds]
     assert np.mean([named_value.lift for named_value in lifts]) == pytest.approx(-0.5, abs=0.03)
     assert np.mean([named_value.others_lift for named_value in lifts]) == pytest.approx(0.0, abs=0.03)
 
 
 def test_lists_that_moved_are_no_effect() -> None:
-    found = [named(seed, evenly(1.0), moves=0.35) for seed in range(20)]
+    named_of_seeds = [named(seed, evenly(1.0), moves=0.35) for seed in range(20)]
     assert all(
-        {pair for pair, named_value in one.items() if named_value.moved} == {("surface", "search"), ("surface", "cart")} for one in found
+        {pair for pair, named_value in one.items() if named_value.moved} == {("surface", "search"), ("surface", "cart")}
+        for one in named_of_seeds
     )
-    assert sum(named_value.lift is not None for one in found for named_value in one.values()) <= 2
+    assert sum(named_value.lift is not None for one in named_of_seeds for named_value in one.values()) <= 2
 
 
 SPREAD = ListSpread(0.24, 0.4)
@@ -96,8 +97,8 @@ def test_an_effect_needs_a_least_number_of_lists(lists: int, is_named: bool) -> 
     control = {"rare": ValueLists(lists, 0.9 * lists, lists), "b": even(9_000)}
     treatment = {"rare": ValueLists(lists, 0.0, lists), "b": even(9_000)}
     spread = ListSpread(0.01, 0.4)
-    found = named_values(Arm(9_000, spread, {"s": treatment}), Arm(9_000, spread, {"s": control}), -0.01, 0.05)
-    assert [*found] == ([("s", "rare")] if is_named else [])
+    values = named_values(Arm(9_000, spread, {"s": treatment}), Arm(9_000, spread, {"s": control}), -0.01, 0.05)
+    assert [*values] == ([("s", "rare")] if is_named else [])
 
 
 def test_arms_without_values_or_hits_name_nothing() -> None:

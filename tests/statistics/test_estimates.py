@@ -41,22 +41,22 @@ def test_mean_and_variance_equal_the_delta_method_exactly(users: list[list[int]]
     for name, (top, bottom, unit) in columns.items():
         pairs = [(Fraction(row[top], unit), row[bottom]) for row in users]
         below = sum(d for _, d in pairs)
-        found = estimate(MEASURES, MEASURES.named(name), moments)
+        arm_estimate = estimate(MEASURES, MEASURES.named(name), moments)
         if not below:
-            assert found is None
+            assert arm_estimate is None
             continue
         mean = sum(y for y, _ in pairs) / below
         count = len(pairs)
         variance = Fraction(count, count - 1) * sum((y - mean * d) ** 2 for y, d in pairs) / below**2
-        assert found == Estimate(float(mean), float(variance), count)
+        assert arm_estimate == Estimate(float(mean), float(variance), count)
 
 
 @given(st.lists(totals().filter(lambda row: row[0] > 0), min_size=2, max_size=10))
 @example([[1, 0, 0, 0, 5, 0], [3, ONE, ONE, 1, 15, 0], [1, ONE, ONE, 1, 5, 0]])
 def test_the_share_of_users_with_a_hit_has_the_variance_of_a_proportion(users: list[list[int]]) -> None:
-    found = estimate(MEASURES, MEASURES.named("user_hit_rate@5"), of_users(MEASURES, users))
+    arm_estimate = estimate(MEASURES, MEASURES.named("user_hit_rate@5"), of_users(MEASURES, users))
     share = Fraction(sum(row[2] > 0 for row in users), len(users))
-    assert found == Estimate(float(share), float(share * (1 - share) / (len(users) - 1)), len(users))
+    assert arm_estimate == Estimate(float(share), float(share * (1 - share) / (len(users) - 1)), len(users))
 
 
 def test_mean_and_variance_equal_statsmodels_with_users_as_clusters() -> None:
@@ -69,10 +69,10 @@ def test_mean_and_variance_equal_statsmodels_with_users_as_clusters() -> None:
     fitted = OLS(values / ONE, np.ones(len(users))).fit(cov_type="cluster", cov_kwds={"groups": users})
     sums = np.bincount(users, values.astype(np.float64)).astype(np.int64)  # below 2**53, so exact
     users = [[int(n), int(y), 0, 0, 0, 0] for n, y in zip(lists, sums, strict=True)]
-    found = estimate(MEASURES, MEASURES.named("ndcg@10"), of_users(MEASURES, users))
-    assert found is not None
-    assert found.mean == pytest.approx(fitted.params[0], rel=1e-12)
-    assert found.variance == pytest.approx(fitted.cov_params()[0, 0], rel=1e-9)
+    arm_estimate = estimate(MEASURES, MEASURES.named("ndcg@10"), of_users(MEASURES, users))
+    assert arm_estimate is not None
+    assert arm_estimate.mean == pytest.approx(fitted.params[0], rel=1e-12)
+    assert arm_estimate.variance == pytest.approx(fitted.cov_params()[0, 0], rel=1e-9)
 
 
 def test_one_user_has_infinite_variance_and_no_users_have_no_mean() -> None:
@@ -88,21 +88,21 @@ def test_the_interval_of_the_lift_contains_exactly_the_lifts_not_rejected(
     treatment: Estimate, control: Estimate, tau: float, effect: float, alpha: float
 ) -> None:
     mixture = Mixture(tau, effect)
-    found = lift_interval(treatment, control, mixture, alpha)
-    assert found is not None
-    assert found.lower is not None
+    interval = lift_interval(treatment, control, mixture, alpha)
+    assert interval is not None
+    assert interval.lower is not None
     lift = treatment.mean / control.mean - 1
-    assert -1 <= found.lower <= lift
-    assert found.upper is None or lift <= found.upper
+    assert -1 <= interval.lower <= lift
+    assert interval.upper is None or lift <= interval.upper
     boundary = two_sided(treatment.variance + control.variance, mixture, alpha)
-    for end, outside in ((found.lower, -1e-6), (found.upper, 1e-6)):
+    for end, outside in ((interval.lower, -1e-6), (interval.upper, 1e-6)):
         if end is not None and end > -1:
             for step, expected in ((0.0, None), (outside, True), (-outside, False)):
                 z = z_value(treatment, control, (1 + end) * (1 + step))
                 assert z is not None
                 over = abs(z) - boundary
                 assert (abs(over) < 1e-6 * boundary) if expected is None else (over > 0) == expected
-    if found.upper is None:
+    if interval.upper is None:
         z = z_value(treatment, control, 1e9)
         assert z is not None
         assert abs(z) <= boundary * (1 + 1e-6)
@@ -139,10 +139,10 @@ def test_the_unit_of_a_metric_does_not_matter(treatment: Estimate, control: Esti
 
 
 def test_the_lift_has_no_upper_bound_if_the_control_may_be_zero() -> None:
-    found = lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.02, 1e-4, 100), Mixture(0.05), 0.05)
-    assert found is not None
-    assert found.upper is None
-    assert found.lower is not None
+    interval = lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.02, 1e-4, 100), Mixture(0.05), 0.05)
+    assert interval is not None
+    assert interval.upper is None
+    assert interval.lower is not None
     assert lift_interval(Estimate(0.4, 1e-4, 100), Estimate(0.0, 1e-4, 100), Mixture(0.05), 0.05) == Interval(None, None)
 
 

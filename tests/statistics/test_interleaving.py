@@ -71,30 +71,32 @@ def summed(all_users: list[list[int]]) -> list[int]:
 @example([[1, 2, 1, -1, 1, -2], [3, 1, -2, 0, -3, 1], [0, 1, 0, 1, 0, 1]], 0.05, 0)
 @example([[2, 0, 1, 0, 1, 0], [1, 0, -1, 0, 1, 0]], 0.05, 1)
 def test_the_mean_is_post_stratified_with_a_clustered_variance(all_users: list[list[int]], alpha: float, level: int) -> None:
-    found = preference(summed(all_users), alpha, min_users=2, effective_users_min=0, level=level)
+    estimate = preference(summed(all_users), alpha, min_users=2, effective_users_min=0, level=level)
     counted = [user for user in all_users if user[0] + user[1]]
     d = [sum(user[kind] for user in counted) for kind in (0, 1)]
     if not any(d):
-        assert found is None
+        assert estimate is None
         return
-    assert found is not None
+    assert estimate is not None
     y = [[user[2 + 2 * level + kind] for user in counted] for kind in (0, 1)]
-    assert found.plain == pytest.approx((sum(y[0]) + sum(y[1])) / sum(d))
-    assert found.first_share == d[1] / sum(d)
+    assert estimate.plain == pytest.approx((sum(y[0]) + sum(y[1])) / sum(d))
+    assert estimate.first_share == d[1] / sum(d)
     if not all(d):
-        assert (found.lower, found.mean, found.effective_orders) == (None, found.plain, 0.0)
+        assert (estimate.lower, estimate.mean, estimate.effective_orders) == (None, estimate.plain, 0.0)
         return
     means = [sum(y[kind]) / d[kind] for kind in (0, 1)]
-    assert found.mean == pytest.approx(sum(means) / 2, abs=1e-15)
+    assert estimate.mean == pytest.approx(sum(means) / 2, abs=1e-15)
     rest = [sum((y[kind][at] - means[kind] * user[kind]) / d[kind] for kind in (0, 1)) / 2 for at, user in enumerate(counted)]
     count = len(counted)
     if count < 2:
-        assert found.variance == math.inf
+        assert estimate.variance == math.inf
         return
-    assert found.variance == pytest.approx(count / (count - 1) * math.fsum(residual * residual for residual in rest), rel=1e-9, abs=1e-18)
-    apart = difference(Estimate(found.mean, found.variance, found.users), Estimate(0.0, 0.0, found.users), Mixture(0.05), alpha)
-    assert (None if apart is None else apart[1:]) == (None if found.lower is None else (found.lower, found.upper))
-    assert not (found.preferred and found.disliked)
+    assert estimate.variance == pytest.approx(
+        count / (count - 1) * math.fsum(residual * residual for residual in rest), rel=1e-9, abs=1e-18
+    )
+    apart = difference(Estimate(estimate.mean, estimate.variance, estimate.users), Estimate(0.0, 0.0, estimate.users), Mixture(0.05), alpha)
+    assert (None if apart is None else apart[1:]) == (None if estimate.lower is None else (estimate.lower, estimate.upper))
+    assert not (estimate.preferred and estimate.disliked)
 
 
 @given(users)
@@ -143,12 +145,12 @@ def test_there_is_no_interval_with_too_few_users() -> None:
     moments = [0] * credit_width(1)
     for user in range(99):
         moments = add(moments, credit_moments([1, 1, *((1, 1) if user % 7 else (0, 0))]))
-    found = preference(moments, 0.05)
-    assert found is not None
-    assert (found.users, found.lower, found.upper, found.preferred) == (99, None, None, False)
-    found = preference(add(moments, credit_moments([1, 1, 1, 0])), 0.05)
-    assert found is not None
-    assert found.preferred
+    estimate = preference(moments, 0.05)
+    assert estimate is not None
+    assert (estimate.users, estimate.lower, estimate.upper, estimate.preferred) == (99, None, None, False)
+    estimate = preference(add(moments, credit_moments([1, 1, 1, 0])), 0.05)
+    assert estimate is not None
+    assert estimate.preferred
     assert preference([0] * credit_width(1), 0.05) is None
 
 
@@ -156,18 +158,21 @@ def test_there_is_no_interval_while_a_few_users_dominate() -> None:
     moments = [0] * credit_width(1)
     for user in range(400):
         moments = add(moments, credit_moments([1, 1, *((1, 1) if user % 4 else (-1, -1))]))
-    found = preference(add(moments, credit_moments([200, 200, 200, 200])), 0.05)
-    assert found is not None
-    assert (found.lower, found.preferred) == (None, False)
-    assert found.effective_users == pytest.approx(1_200**2 / (400 * 4 + 400**2))
+    estimate = preference(add(moments, credit_moments([200, 200, 200, 200])), 0.05)
+    assert estimate is not None
+    assert (estimate.lower, estimate.preferred) == (None, False)
+    assert estimate.effective_users == pytest.approx(1_200**2 / (400 * 4 + 400**2))
 
 
 @pytest.mark.parametrize("rare", [0, 1])
 def test_no_team_is_preferred_while_one_rarely_drafts_first(rare: int) -> None:
     """Each kind of lists needs 20 effective users. All lists together have them long before."""
     usual, seldom = ([1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]) if rare else ([0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0])
-    found = [preference(summed([usual] * 300 + [seldom] * users), 0.05) for users in (19, 20)]
-    assert [(estimate.effective_orders, estimate.preferred) for estimate in found if estimate is not None] == [(19.0, False), (20.0, True)]
+    estimates = [preference(summed([usual] * 300 + [seldom] * users), 0.05) for users in (19, 20)]
+    assert [(estimate.effective_orders, estimate.preferred) for estimate in estimates if estimate is not None] == [
+        (19.0, False),
+        (20.0, True),
+    ]
 
 
 def simulated(seed: int, first_chance: float, appeal: float = 1.0, users: int = 300) -> list[int]:
@@ -187,9 +192,9 @@ def simulated(seed: int, first_chance: float, appeal: float = 1.0, users: int = 
 
 @pytest.mark.parametrize("first_chance", [0.5, 0.8, 0.95])
 def test_a_team_that_drafts_first_more_often_has_no_advantage(first_chance: float) -> None:
-    found = [preference(simulated(seed, first_chance), 0.05) for seed in range(200)]
-    assert all(estimate is not None and estimate.lower is not None for estimate in found)
-    known = [estimate for estimate in found if estimate is not None]
+    estimates = [preference(simulated(seed, first_chance), 0.05) for seed in range(200)]
+    assert all(estimate is not None and estimate.lower is not None for estimate in estimates)
+    known = [estimate for estimate in estimates if estimate is not None]
     assert np.mean([estimate.mean for estimate in known]) == pytest.approx(0.0, abs=0.01)
     assert np.mean([estimate.plain for estimate in known]) == pytest.approx(0.2 * (2 * first_chance - 1), abs=0.01)
     assert np.mean([estimate.mean**2 for estimate in known]) == pytest.approx(
@@ -205,36 +210,36 @@ def test_without_a_preference_it_is_rarely_ever_wrong_at_many_looks(first_chance
         moments, outside = [0] * credit_width(1), False
         for look in range(30):
             moments = add(moments, simulated(1_000 * look + seed, first_chance, users=50))
-            found = preference(moments, 0.05)
-            outside = outside or (found is not None and found.lower is not None and not found.lower <= 0 <= (found.upper or 0))
+            estimate = preference(moments, 0.05)
+            outside = outside or (estimate is not None and estimate.lower is not None and not estimate.lower <= 0 <= (estimate.upper or 0))
         ever_outside += outside
     assert ever_outside / 150 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 150)
 
 
 def test_the_correction_makes_a_fair_draft_more_precise() -> None:
-    found = [preference(simulated(seed, 0.5), 0.05) for seed in range(200)]
-    corrected, plain = ([getattr(estimate, name) for estimate in found] for name in ("mean", "plain"))
+    estimates = [preference(simulated(seed, 0.5), 0.05) for seed in range(200)]
+    corrected, plain = ([getattr(estimate, name) for estimate in estimates] for name in ("mean", "plain"))
     assert np.var(corrected) < np.var(plain)
 
 
 def test_a_preference_is_found_in_spite_of_the_draft() -> None:
     """The second team is better and rarely drafts first. By the plain credit it seems worse."""
-    found = [preference(simulated(seed, 0.1, appeal=1.6, users=1_500), 0.05) for seed in range(20)]
-    assert all(estimate is not None and estimate.plain < 0 < estimate.mean for estimate in found)
-    assert np.mean([estimate is not None and estimate.preferred for estimate in found]) > 0.8
+    estimates = [preference(simulated(seed, 0.1, appeal=1.6, users=1_500), 0.05) for seed in range(20)]
+    assert all(estimate is not None and estimate.plain < 0 < estimate.mean for estimate in estimates)
+    assert np.mean([estimate is not None and estimate.preferred for estimate in estimates]) > 0.8
 
 
 @pytest.mark.parametrize(("credit", "preferred", "disliked"), [(1, True, False), (-1, False, True), (0, False, False)])
 def test_all_against_none_is_found_in_both_directions(credit: int, preferred: bool, disliked: bool) -> None:
     moments = summed([[1, 1, credit, credit, credit, credit]] * 300)
-    found = preference(moments, 0.05)
-    assert found is not None
-    assert (found.mean, found.variance, found.preferred, found.disliked) == (credit, 0.0, preferred, disliked)
+    estimate = preference(moments, 0.05)
+    assert estimate is not None
+    assert (estimate.mean, estimate.variance, estimate.preferred, estimate.disliked) == (credit, 0.0, preferred, disliked)
 
 
 def test_a_few_users_who_all_prefer_one_team_are_not_enough() -> None:
-    found = [preference(summed([[1, 1, 1, 1, 1, 1]] * users), 0.05, min_users=2, effective_users_min=0) for users in (5, 7, 8)]
-    assert [estimate is not None and estimate.preferred for estimate in found] == [False, True, True]
+    estimates = [preference(summed([[1, 1, 1, 1, 1, 1]] * users), 0.05, min_users=2, effective_users_min=0) for users in (5, 7, 8)]
+    assert [estimate is not None and estimate.preferred for estimate in estimates] == [False, True, True]
     several = preference(summed([[1, 1, 1, 1, 1, 1]] * 7), 0.05, min_users=2, effective_users_min=0, teams=3)
     assert several is not None
     assert not several.preferred

@@ -34,12 +34,12 @@ def test_a_change_is_found_and_its_span_has_it(at: int) -> None:
     told, inside, near = 0, 0, 0
     for seed in range(300):
         values, variances = simulated(seed, at, -0.1)
-        found = change_point(values, variances, 0.05)
-        if found is not None:
+        onset = change_point(values, variances, 0.05)
+        if onset is not None:
             told += 1
-            inside += found.first <= at - 1 <= found.last
-            near += abs(found.place - (at - 1)) <= 2
-            assert found.first <= found.place <= found.last
+            inside += onset.first <= at - 1 <= onset.last
+            near += abs(onset.place - (at - 1)) <= 2
+            assert onset.first <= onset.place <= onset.last
     assert told >= 0.95 * 300
     assert inside / told >= 0.85
     assert near / told > 0.9
@@ -48,15 +48,15 @@ def test_a_change_is_found_and_its_span_has_it(at: int) -> None:
 def test_a_weak_change_has_a_wider_span() -> None:
     widths = []
     for jump in (-0.06, -0.2):
-        found = [change_point(*simulated(seed, 30, jump), 0.05) for seed in range(100)]
-        widths.append(np.mean([onset.last - onset.first for onset in found if onset is not None]))
+        onsets = [change_point(*simulated(seed, 30, jump), 0.05) for seed in range(100)]
+        widths.append(np.mean([onset.last - onset.first for onset in onsets if onset is not None]))
     assert widths[0] > 2 * widths[1]
 
 
 def test_the_levels_are_those_before_and_after() -> None:
-    found = change_point([0.0, 0.0, 0.0, -0.1, -0.1], [1e-4] * 5, 0.1)
-    assert found is not None
-    assert (found.place, found.before, found.after) == (2, pytest.approx(0.0), pytest.approx(-0.1))
+    onset = change_point([0.0, 0.0, 0.0, -0.1, -0.1], [1e-4] * 5, 0.1)
+    assert onset is not None
+    assert (onset.place, onset.before, onset.after) == (2, pytest.approx(0.0), pytest.approx(-0.1))
 
 
 def test_too_few_spans_tell_nothing() -> None:

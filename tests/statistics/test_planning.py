@@ -47,15 +47,15 @@ def test_a_drop_within_the_margin_is_never_found() -> None:
 
 
 def test_the_chance_agrees_with_the_plan() -> None:
-    found = plan(HALF, "regressed", -0.1)
-    chances = [verdict_chance(HALF, "regressed", -0.1, users) for users in found]
+    plan_of_lift = plan(HALF, "regressed", -0.1)
+    chances = [verdict_chance(HALF, "regressed", -0.1, users) for users in plan_of_lift]
     assert chances == pytest.approx([0.1, 0.5, 0.8, 0.9], abs=1e-6)
     assert [verdict_chance(HALF, "regressed", -0.1, users) for users in (10.0, 199.0)] == [0.0, 0.0]
 
 
 def test_no_plan_is_below_the_first_look() -> None:
-    found = plan(HALF, "regressed", -0.5)
-    assert found.early == found.half == HALF.first_users == 200
+    plan_of_lift = plan(HALF, "regressed", -0.5)
+    assert plan_of_lift.early == plan_of_lift.half == HALF.first_users == 200
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def test_every_step_equals_ssrm_test(case: dict[str, list[float] | list[list[int
     for step, factor in zip(case["steps"], case["bayes_factors"], strict=True):
         for name, count in zip(names, step, strict=True):  # type: ignore[arg-type]
             counts[name] += count
-        found = sample_ratio_p_value(counts, shares, case["concentration"])  # type: ignore[arg-type]
-        assert found == pytest.approx(min(1.0, 1 / factor), rel=1e-9)  # type: ignore[operator]
+        p_value = sample_ratio_p_value(counts, shares, case["concentration"])  # type: ignore[arg-type]
+        assert p_value == pytest.approx(min(1.0, 1 / factor), rel=1e-9)  # type: ignore[operator]
 
 
 def test_the_reference_cases_include_broken_splits() -> None:

@@ -179,7 +179,7 @@ def scene(folder: Path) -> Iterator[Scene]:
         prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), served_reports], "known": [*pages, served_reports]}
         prometheus.start()
         twice = "count(sum_over_time(up[1m]) > 1)"
-        prometheus.wait_for(twice, lambda found: bool(found) and found[0].value == TARGETS, deadline_seconds=READY_SECONDS)
+        prometheus.wait_for(twice, lambda samples: bool(samples) and samples[0].value == TARGETS, deadline_seconds=READY_SECONDS)
         prometheus.wait_for('streammetrics_ndcg{job="streammetrics", variant="treatment"}', deadline_seconds=READY_SECONDS)
         yield Scene(prometheus, pipeline.report(), reports)
 
@@ -189,9 +189,9 @@ def _demo() -> Iterator[str]:
     with started(*DEMO) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
-        found = re.search(r"http://([\d.]+:\d+)/", first)
-        assert found, first
-        yield found[1]
+        match = re.search(r"http://([\d.]+:\d+)/", first)
+        assert match, first
+        yield match[1]
         process.kill()
 
 

@@ -133,8 +133,8 @@ def committed(broker: KafkaBroker, group_id: str, place: Input) -> int | None:
     """Return the offset that a group has committed to Kafka."""
     with broker.admin() as admin:
         offsets = admin.list_group_offsets([group_id])[group_id]
-    found = offsets.get(TopicPartition(*place))
-    return None if found is None else int(found.offset)
+    answer = offsets.get(TopicPartition(*place))
+    return None if answer is None else int(answer.offset)
 
 
 def stock_records(broker: KafkaBroker, place: Input, count: int) -> list[InputRecord]:

@@ -279,7 +279,10 @@ def facts_of(user: User) -> list[object]:
             session.last,
             session.size,
             session.relabels,
-            [(name, shown.facts()[:4], set(shown.reactions), shown.engagement) for name, shown in session.lists.items()],
+            [
+                (name, impression.facts()[:4], set(impression.reactions), impression.engagement)
+                for name, impression in session.lists.items()
+            ],
             {outcome: count for outcome, count in outcomes(session).items() if count},
             {name: set(waiting) for name, waiting in session.waiting.items() if waiting},
             session.pieces,

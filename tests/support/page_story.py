@@ -160,13 +160,13 @@ def many_experiments(count: int = 10) -> list[ExperimentReport]:
 
 def mixed_experiment() -> ExperimentReport:
     """Return an experiment with a mixed variant, a worse one and a better one."""
-    found = experiment({"control": 0.5, "deep-list": 0.44, "popularity": 0.35, "two-tower": 0.58}, name=EXPERIMENT)
+    experiment_report = experiment({"control": 0.5, "deep-list": 0.44, "popularity": 0.35, "two-tower": 0.58}, name=EXPERIMENT)
     reason = "12 % lower ndcg@10 than control, but 9 % higher dcg@10; the measures contradict each other: choose which one counts"
     mixed = Verdict("mixed", reason)
     variants = tuple(
         replace(variant, verdict=mixed, measures=tuple(replace(one, verdict=mixed) if one.paging else one for one in variant.measures))
         if variant.variant == "deep-list"
         else variant
-        for variant in found.variants
+        for variant in experiment_report.variants
     )
-    return replace(found, variants=variants, verdict=verdict_of_all(variants) or found.verdict)
+    return replace(experiment_report, variants=variants, verdict=verdict_of_all(variants) or experiment_report.verdict)

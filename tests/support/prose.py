@@ -32,8 +32,8 @@ def sentences_of(text: str) -> list[str]:
             blocks[-1] += f" {stripped}"
         else:
             blocks.append(stripped)
-    found = [sentence.strip(" .*_") for block in blocks for sentence in re.split(r"(?<=[.!?])\s+(?=[^a-z])", block)]
-    return [sentence for sentence in found if re.search(r"\w", sentence)]
+    paragraphs = [sentence.strip(" .*_") for block in blocks for sentence in re.split(r"(?<=[.!?])\s+(?=[^a-z])", block)]
+    return [sentence for sentence in paragraphs if re.search(r"\w", sentence)]
 
 
 def words_of(sentence: str) -> int:

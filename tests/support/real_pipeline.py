@@ -328,7 +328,7 @@ class Pipeline:
             )
             complete.append(decode_control(view.control).enrolment.enrolled_before)
         lists = [task.lists for task in truth.result.tasks.values()]
-        starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
+        starts = {impression.ts // settings.pane_ms * settings.pane_ms for of_task in lists for impression in of_task}
         for end in sorted(start for start in starts if start <= min(complete))[::5]:
             for window_ms in settings.windows_ms:
                 window = aggregator.window(window_ms, end, self.engine.rules.unique_users.panes)

@@ -63,8 +63,8 @@ def _keys_of_counts(tree: ast.Module) -> Iterator[str]:
 def _returned(tree: ast.Module, function: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == function:
-            found = [statement.value for statement in ast.walk(node) if isinstance(statement, ast.Return) and statement.value is not None]
-            yield from _words(part for value in found for part in ast.walk(value))
+            values = [statement.value for statement in ast.walk(node) if isinstance(statement, ast.Return) and statement.value is not None]
+            yield from _words(part for value in values for part in ast.walk(value))
 
 
 def _words(nodes: Iterator[ast.AST] | list[ast.expr]) -> Iterator[str]:

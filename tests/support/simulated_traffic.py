@@ -58,13 +58,13 @@ def assert_share(count: int, of: int, chance: float) -> None:
 def watched_lists(traffic: Traffic, minutes: int = 60) -> dict[str, tuple[Impression, list[int]]]:
     """Return the lists of at most an hour, with 1 for each clicked rank and 0 for the others. Their feedback is complete."""
     end_ms = START_MS + 60_000 * minutes
-    found = events(generate(replace(traffic, impressions_per_second=2.0), until_ms=end_ms + FEEDBACK_MS_MAX))
-    lists = {event.impression_id: (event, [0] * len(event.items)) for event in found if isinstance(event, Impression)}
-    for event in found:
+    written_events = events(generate(replace(traffic, impressions_per_second=2.0), until_ms=end_ms + FEEDBACK_MS_MAX))
+    lists = {event.impression_id: (event, [0] * len(event.items)) for event in written_events if isinstance(event, Impression)}
+    for event in written_events:
         if isinstance(event, Feedback) and event.action == "click":
-            shown, clicked = lists[str(event.impression_id)]
-            clicked[shown.items.index(event.item_id)] = 1
-    return {name: (shown, clicked) for name, (shown, clicked) in lists.items() if shown.ts < end_ms}
+            impression, clicked = lists[str(event.impression_id)]
+            clicked[impression.items.index(event.item_id)] = 1
+    return {name: (impression, clicked) for name, (impression, clicked) in lists.items() if impression.ts < end_ms}
 
 
 def click_ndcg(clicked: list[int]) -> float:

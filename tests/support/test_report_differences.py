@@ -40,9 +40,9 @@ def test_equal_sides_have_no_differences(folder: Path) -> None:
 
 
 def test_every_kind_of_number_is_compared(folder: Path) -> None:
-    found = report_differences(report(folder, "base"), report(folder, "alone"))
+    differences = report_differences(report(folder, "base"), report(folder, "alone"))
     kinds = [("'counters'", "matched"), ("'totals'", "ndcg@10"), ("'totals'", "lists_with_feedback"), ("'experiment'", "ndcg@10")]
-    assert [kind for kind in kinds if not any(kind[0] in line and f" {kind[1]}: online " in line for line in found)] == []
+    assert [kind for kind in kinds if not any(kind[0] in line and f" {kind[1]}: online " in line for line in differences)] == []
     panes = pane_differences(folder / "base.ndjson", folder / "alone.ndjson")
     assert any(" lists_with_feedback: online " in line for line in panes)
     assert any(" ndcg@10: online " in line for line in panes)
@@ -50,8 +50,8 @@ def test_every_kind_of_number_is_compared(folder: Path) -> None:
 
 
 def test_reports_that_end_at_different_times_are_not_equal(folder: Path) -> None:
-    (found,) = report_differences(report(folder, "running"), report(folder, "base"))
-    assert found.startswith("the reports end at different times")
+    (differences,) = report_differences(report(folder, "running"), report(folder, "base"))
+    assert differences.startswith("the reports end at different times")
     assert pane_differences(folder / "running.ndjson", folder / "base.ndjson") == []
 
 

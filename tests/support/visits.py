@@ -10,9 +10,9 @@ HOUR_MS = 3_600_000
 
 
 def visit(user: str, ts: int, variant: str | None, *, clicked: bool, country: str = "") -> Iterator[dict[str, Any]]:
-    shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": user, "ts": ts, "items": list("abc")}
+    impression = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": user, "ts": ts, "items": list("abc")}
     labels = {"experiments": {"ranker": variant}} if variant else {}
-    yield shown | labels | ({"segments": {"country": country}} if country else {})
+    yield impression | labels | ({"segments": {"country": country}} if country else {})
     if clicked:
         yield click(user, f"{user}-{ts}", ts + 5_000)
 

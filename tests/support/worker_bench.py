@@ -190,7 +190,7 @@ def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, setting
             task, {int(start): row for start, row in view.table(USER_COUNTS).items()}, decode_control(view.control).panes.oldest_kept
         )
     lists = [task.lists for task in truth.result.tasks.values()]
-    ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
+    ends = {impression.ts // settings.pane_ms * settings.pane_ms for of_task in lists for impression in of_task}
     for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:
         for window_ms in settings.windows_ms:
             window = aggregator.window(window_ms, end, UNIQUE_USERS.panes)
@@ -251,8 +251,8 @@ class Bench:
 
     def show(self, *times: int, user: str = "u", task: int = 0) -> None:
         for ts in times:
-            shown = Impression(f"{user}-{ts}", user, START_MS + ts, ("a", "b"))
-            self.logs.append(Input(self.settings.inputs[0], task), native_json(shown))
+            impression = Impression(f"{user}-{ts}", user, START_MS + ts, ("a", "b"))
+            self.logs.append(Input(self.settings.inputs[0], task), native_json(impression))
 
     def click(self, *times: int, user: str = "u") -> None:
         for ts in times:

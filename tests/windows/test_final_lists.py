@@ -22,19 +22,19 @@ shown_lists = st.builds(list_of, st.integers(0, 4), st.sampled_from("abcd"), st.
 
 @given(st.lists(st.lists(shown_lists, max_size=5), max_size=4))
 def test_each_users_lists_are_in_order_in_runs_of_equal_experiments(of_users: list[list[FinalList]]) -> None:
-    found = FinalLists(of_users)
-    assert len(found.label_runs) == len(of_users)
+    final_lists = FinalLists(of_users)
+    assert len(final_lists.label_runs) == len(of_users)
     count = 0
-    for lists, runs in zip(of_users, found.label_runs, strict=True):
-        in_order = sorted(lists, key=lambda shown: (shown.ts, shown.impression_id))
-        found_lists = [found.lists[number] for _, first, end in runs for number in range(first, end)]
-        assert [id(shown) for shown in found_lists] == [id(shown) for shown in in_order]
-        labels_found = [found.labels[labels] for labels, first, end in runs for _ in range(first, end)]
-        assert labels_found == [shown.experiments for shown in in_order]
+    for lists, runs in zip(of_users, final_lists.label_runs, strict=True):
+        in_order = sorted(lists, key=lambda impression: (impression.ts, impression.impression_id))
+        found_lists = [final_lists.lists[number] for _, first, end in runs for number in range(first, end)]
+        assert [id(final_list) for final_list in found_lists] == [id(final_list) for final_list in in_order]
+        labels_found = [final_lists.labels[labels] for labels, first, end in runs for _ in range(first, end)]
+        assert labels_found == [final_list.experiments for final_list in in_order]
         assert all(one[0] != other[0] for one, other in pairwise(runs))
         assert not runs or (runs[0][1], runs[-1][2]) == (count, count + len(lists))
         count += len(lists)
-    assert found.times == [shown.ts for shown in found.lists]
-    for shown, shape in zip(found.lists, found.shape_of.tolist(), strict=True):
-        assert found.shapes[shape] == (shown.places, *shown.hits)
-    assert len(set(found.shapes)) == len(found.shapes)
+    assert final_lists.times == [impression.ts for impression in final_lists.lists]
+    for impression, shape in zip(final_lists.lists, final_lists.shape_of.tolist(), strict=True):
+        assert final_lists.shapes[shape] == (impression.places, *impression.hits)
+    assert len(set(final_lists.shapes)) == len(final_lists.shapes)

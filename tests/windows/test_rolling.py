@@ -201,11 +201,11 @@ def test_earlier_windows_are_those_that_were_shown_then(lists: list[tuple[int, i
     windows, oldest_kept = aggregator(), 10 * kept
     windows.update(0, {start: encode_pane(pane) for start, pane in panes.items() if start >= oldest_kept}, None, oldest_kept)
     newest = windows.window(30, "final", 10 * len(lists) + 7, oldest_kept, 10 * len(lists))
-    known = {values.group for values in newest.groups}
+    groups_before = {values.group for values in newest.groups}
     expected = []
     for end in range(10 * after + 10, newest.end_ms or 0, 10):
         then = windows.window(30, "final", end + 7, oldest_kept, 10 * len(lists))
-        groups = tuple(values for values in then.groups if values.group in known)
+        groups = tuple(values for values in then.groups if values.group in groups_before)
         if then.complete and groups:
             expected.append((end, groups))
     found = [*windows.earlier(newest, 10 * after, oldest_kept, 9)] if newest.complete else []

@@ -89,8 +89,8 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
 def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case, patience_ms: int) -> None:
     machine = machine_for(case, patience_ms)
     machine.run_in_batches(data.draw(batches(case.steps)), data)
-    found = shown_now(machine)
-    assert found == expected(final_lists(case, machine, flush=True), case.settings, found)
+    windows = shown_now(machine)
+    assert windows == expected(final_lists(case, machine, flush=True), case.settings, windows)
 
 
 @given(cases(), cases())
@@ -105,9 +105,9 @@ def test_tasks_add_up_to_the_lowest_watermark(one: Case, other: Case) -> None:
         builder.update(task, view)
     ends = [end_of(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
     end = None if None in ends else min(end for end in ends if end is not None)
-    found = users_shown(builder.report(2).user_windows)
+    users = users_shown(builder.report(2).user_windows)
     lists = [final_lists(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
-    assert found == {(window_ms, end): users_of_tasks(lists, one.settings, end, window_ms) for window_ms in one.settings.windows_ms}
+    assert users == {(window_ms, end): users_of_tasks(lists, one.settings, end, window_ms) for window_ms in one.settings.windows_ms}
 
 
 def builder_of(machine: Machine) -> ReportBuilder:

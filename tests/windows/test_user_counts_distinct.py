@@ -28,8 +28,8 @@ def counted(lists: list[tuple[int, int, int]], cuts: list[int] | None = None) ->
     ends = [0, *sorted(cuts or []), len(in_order)]
     for start, end in pairwise(ends):
         rows, panes, levels = np.array(in_order[start:end], dtype=np.int64).reshape(-1, 3).T
-        found = occurrences(rows, panes, levels, last, GAP_MAX)
-        tally.update(zip(found.kinds.tolist(), found.panes.tolist(), found.gaps.tolist(), strict=True))
+        columns = occurrences(rows, panes, levels, last, GAP_MAX)
+        tally.update(zip(columns.kinds.tolist(), columns.panes.tolist(), columns.gaps.tolist(), strict=True))
     return tally
 
 

@@ -40,9 +40,9 @@ def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     with started("demo", "--port", "0", *words) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", first)
-        assert found, first
-        yield process, found[0]
+        match = re.search(r"http://127\.0\.0\.1:\d+/", first)
+        assert match, first
+        yield process, match[0]
         process.kill()
 
 
@@ -96,8 +96,10 @@ def test_both_variants_and_views_appear_within_seconds_and_the_treatment_is_wors
         assert 0 < treatment < 0.9 * control < 1
 
     def lists() -> float:
-        found = values(page(f"{shown.address}metrics"), "streammetrics_window_lists", experiment="", window="1m", segments="", view="final")
-        return found[0] if found else 0
+        window_values = values(
+            page(f"{shown.address}metrics"), "streammetrics_window_lists", experiment="", window="1m", segments="", view="final"
+        )
+        return window_values[0] if window_values else 0
 
     wait_until(lambda: lists() > 2_000, what="a minute of fifty lists a second is there", deadline_seconds=PATIENCE_SECONDS)
     assert time.time() - shown.began < 2 * seconds_max, "so the traffic began before the process did"
@@ -124,9 +126,9 @@ def test_a_signal_stops_it_with_exit_code_0_and_the_counts(number: signal.Signal
             lambda: "streammetrics_live_ndcg{" in page(f"{address}metrics"), what="numbers are there", deadline_seconds=PATIENCE_SECONDS
         )
         process.send_signal(number)
-        shown, said = process.communicate(timeout=PATIENCE_SECONDS)
+        output, said = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, said) == (0, "")
-        assert "matched" in shown
+        assert "matched" in output
         assert page(address) == ""
 
 

@@ -126,9 +126,9 @@ def test_standard_input_can_be_the_report(tmp_path: Path) -> None:
 
 
 def test_an_old_file_never_passes(tmp_path: Path) -> None:
-    code, found = outcome("good", saved(tmp_path / "report.json", age_ms=10 * MINUTE_MS))
-    assert (code, found["gate"]) == (3, "wait")
-    assert "the watermark is 10 min behind the clock" in found["reason"]
+    code, document = outcome("good", saved(tmp_path / "report.json", age_ms=10 * MINUTE_MS))
+    assert (code, document["gate"]) == (3, "wait")
+    assert "the watermark is 10 min behind the clock" in document["reason"]
     assert outcome("bad", tmp_path / "report.json")[0] == 1
     patient = ["--set", "exporter.gate_stale_ms=3600000"]
     assert outcome("good", tmp_path / "report.json", *patient)[0] == 0
@@ -146,9 +146,9 @@ def test_an_incomplete_file_never_passes(tmp_path: Path, changed: dict[str, Any]
 
 def test_an_unknown_experiment_waits_and_lists_those_that_were_seen(tmp_path: Path, base: str) -> None:
     for words in ([saved(tmp_path / "report.json")], ["--url", base]):
-        code, found = outcome("rank", *words)
-        assert (code, found["gate"]) == (3, "wait")
-        assert found["reason"] == "no experiment 'rank' has final lists yet; experiments seen: bad, good, young"
+        code, document = outcome("rank", *words)
+        assert (code, document["gate"]) == (3, "wait")
+        assert document["reason"] == "no experiment 'rank' has final lists yet; experiments seen: bad, good, young"
     assert "treatments: treatment" in outcome("good", "--url", base, "--variant", "b")[1]["reason"]
 
 
@@ -164,14 +164,14 @@ def test_a_file_that_is_no_report_is_no_decision(tmp_path: Path, content: str, w
 
 
 def test_an_exporter_out_of_reach_is_no_decision() -> None:
-    code, found = outcome("good", "--url", f"http://127.0.0.1:{free_port()}")
-    assert (code, found["gate"]) == (3, "wait")
-    assert found["reason"].endswith("Connection refused")
+    code, document = outcome("good", "--url", f"http://127.0.0.1:{free_port()}")
+    assert (code, document["gate"]) == (3, "wait")
+    assert document["reason"].endswith("Connection refused")
 
 
 def test_a_store_out_of_reach_is_no_decision() -> None:
-    code, found = outcome("good", "--set", f"redis.url=redis://127.0.0.1:{free_port()}/0")
-    assert (code, "check that Redis runs" in found["reason"]) == (3, True)
+    code, document = outcome("good", "--set", f"redis.url=redis://127.0.0.1:{free_port()}/0")
+    assert (code, "check that Redis runs" in document["reason"]) == (3, True)
 
 
 def test_a_server_that_is_no_exporter_is_no_decision(base: str) -> None:
@@ -183,9 +183,9 @@ def test_an_answer_from_a_cache_never_passes() -> None:
     answers = gate_answers(an_hour_ago)
     answers.show(report_at(an_hour_ago))
     with served(answers) as url:
-        code, found = outcome("good", "--url", url)
-    assert (code, found["gate"]) == (3, "wait")
-    assert "60 min apart" in found["reason"]
+        code, document = outcome("good", "--url", url)
+    assert (code, document["gate"]) == (3, "wait")
+    assert "60 min apart" in document["reason"]
 
 
 def test_wrong_usage_is_2(tmp_path: Path) -> None:

@@ -77,19 +77,19 @@ def test_a_small_share_and_several_treatments_need_more_users() -> None:
 
 
 def test_a_report_gives_variance_rate_and_what_is_still_needed(saved: Path) -> None:
-    (found,) = planned(saved)
+    (plan,) = planned(saved)
     report = json.loads(saved.read_text())
     (whole,) = (experiment for experiment in report["experiments"] if experiment["scope"] == "start")
     control, treatment = whole["variants"]
     own = next(measure for measure in control["measures"] if measure["paging"])
-    assert found["metric"] == f"{own['metric']}@{own['k']}"
-    assert found["assumptions"]["variation"] == pytest.approx(own["error"] * control["users"] ** 0.5 / own["mean"])
-    assert found["assumptions"]["users_per_day"] > 0
+    assert plan["metric"] == f"{own['metric']}@{own['k']}"
+    assert plan["assumptions"]["variation"] == pytest.approx(own["error"] * control["users"] ** 0.5 / own["mean"])
+    assert plan["assumptions"]["users_per_day"] > 0
     assert treatment["verdict"]["word"] == "inconclusive"
     assert treatment["needed"]
-    assert found["needed"] == [{"variant": "treatment", **needed_users} for needed_users in treatment["needed"]]
+    assert plan["needed"] == [{"variant": "treatment", **needed_users} for needed_users in treatment["needed"]]
     assert all(
-        needed_users["hours"] == pytest.approx(24 * needed_users["users"] / found["assumptions"]["users_per_day"])
+        needed_users["hours"] == pytest.approx(24 * needed_users["users"] / plan["assumptions"]["users_per_day"])
         for needed_users in treatment["needed"]
     )
     text = called("plan", saved).stdout
@@ -99,8 +99,8 @@ def test_a_report_gives_variance_rate_and_what_is_still_needed(saved: Path) -> N
 
 
 def test_another_measure_can_be_planned_for(saved: Path) -> None:
-    (found,) = planned(saved, "--metric", "mrr@10")
-    assert found["metric"] == "mrr@10"
+    (plan,) = planned(saved, "--metric", "mrr@10")
+    assert plan["metric"] == "mrr@10"
     done = called("plan", saved, "--metric", "mrr@9")
     assert done.returncode == 2
     assert "--metric" in done.stderr

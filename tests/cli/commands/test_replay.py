@@ -425,11 +425,11 @@ def test_the_verdicts_are_printed_with_the_way_to_their_numbers(tmp_path: Path) 
     events, report = tmp_path / "events.ndjson", tmp_path / "my report.json"
     variants = [word for share in ("control=0.4", "worse=0.3:0.6", "same=0.3") for word in ("--variant", share)]
     assert called("simulate", "--out", events, "--minutes", "60", "--rate", "4", *variants).returncode == 0
-    shown = called("replay", events).stdout.splitlines()
-    at = next(number for number, line in enumerate(shown) if line.startswith("verdict"))
-    assert shown[at].startswith("verdict   ranker: regressed (worse: ")
-    assert shown[at].endswith("; same is inconclusive)")
-    assert shown[-1].endswith("replay again with --report report.json, then streammetrics report report.json")
+    lines = called("replay", events).stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("verdict"))
+    assert lines[at].startswith("verdict   ranker: regressed (worse: ")
+    assert lines[at].endswith("; same is inconclusive)")
+    assert lines[-1].endswith("replay again with --report report.json, then streammetrics report report.json")
     assert called("replay", events, "--report", report).stdout.splitlines()[-1].endswith(f": streammetrics report '{report}'")
     assert called("report", report).stdout.splitlines()[1].startswith("REGRESSED  worse: ")
 
@@ -463,9 +463,9 @@ def test_names_with_direction_controls_are_sanitized_in_the_table(tmp_path: Path
 
 def test_unknown_actions_and_types_are_shown_by_name(tmp_path: Path) -> None:
     path, report = tmp_path / "events", tmp_path / "report"
-    shown = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"]}
+    impression = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 0, "items": ["a"]}
     clicked = {"type": "feedback", "user_id": "u", "ts": 1, "item_id": "a", "action": "Product Clicked"}
-    path.write_text("\n".join(map(json.dumps, [shown, clicked, clicked, {"type": "Impression"}])))
+    path.write_text("\n".join(map(json.dumps, [impression, clicked, clicked, {"type": "Impression"}])))
     done = called("replay", path, "--report", report)
     assert "unknown   action: Product Clicked 2 (did you mean click?)\n" in done.stdout
     assert "unknown   type: Impression 1 (did you mean impression?)\n" in done.stdout
@@ -578,5 +578,5 @@ def test_one_wrong_clock_in_a_file_makes_no_other_event_late(tmp_path: Path) -> 
 def test_a_replay_with_many_late_events_warns_first(tmp_path: Path) -> None:
     events = [shown("fast", NOON_MS + 3_600_000), *(shown(f"u{number}", NOON_MS + number) for number in range(9))]
     path = write(tmp_path / "events", events)
-    found = called("replay", path, *ONE_EVENT_SETS_THE_TIME, "--order", "log")
-    assert found.stderr.startswith(f"streammetrics: warning: 90 % of the events of {path} (partition 0) are late and refused, 9 of 10.")
+    done = called("replay", path, *ONE_EVENT_SETS_THE_TIME, "--order", "log")
+    assert done.stderr.startswith(f"streammetrics: warning: 90 % of the events of {path} (partition 0) are late and refused, 9 of 10.")

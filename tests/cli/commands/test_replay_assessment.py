@@ -21,9 +21,9 @@ def test_the_example_of_the_page_gives_its_values(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)  # the catalogue is named by its file alone
     example = PAGE.partition("## Example")[2]
     for kind, name in (("csv", "items.csv"), ("toml", "settings.toml"), ("json", "events.ndjson")):
-        found = re.search(rf"```{kind}\n(.*?)```", example, re.DOTALL)
-        assert found is not None
-        Path(name).write_text(found[1], encoding="utf-8")
+        match = re.search(rf"```{kind}\n(.*?)```", example, re.DOTALL)
+        assert match is not None
+        Path(name).write_text(match[1], encoding="utf-8")
     wanted = {name: float(value) for name, value in re.findall(r"^\| `(\w+(?:@\d)?)` \| ([\d.]+) \|", example, re.MULTILINE)}
     assert {name.partition("@")[0] for name in wanted} == set(ASSESSMENT_NAMES)
     done = called("replay", "events.ndjson", "--config", "settings.toml", "--report", "report.json", "--quiet")

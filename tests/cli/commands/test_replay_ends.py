@@ -45,13 +45,18 @@ def test_an_experiment_that_is_over_keeps_its_verdict_and_its_own_time(
     tmp_path: Path, clicks: int, word: str, code: int, gate: str
 ) -> None:
     events = [*visits("c", "control", 1_500, range(12), 4), *visits("t", "treatment", 1_500, range(12), clicks), *others(range(60))]
-    found = asked(tmp_path, events, "--set", SHARES)
-    assert (found.report["verdict"]["word"], found.report["state"]["word"], found.code, found.gate["gate"]) == (word, "silent", code, gate)
+    report = asked(tmp_path, events, "--set", SHARES)
+    assert (report.report["verdict"]["word"], report.report["state"]["word"], report.code, report.gate["gate"]) == (
+        word,
+        "silent",
+        code,
+        gate,
+    )
     last_ms = T0_MS + 12 * HOUR_MS - 12 * HOUR_MS // 1_500
-    assert {found.report["last_ms"], found.report["decided_ms"], found.gate["up_to_ms"]} == {last_ms}
-    assert [arm["last_ms"] for arm in found.report["variants"]] == [last_ms, last_ms]
-    assert "the experiment has had no list since 2026-03-01 11:59 UTC" in found.gate["reason"]
-    assert " · up to 2026-03-01 11:59 UTC, " in found.head
+    assert {report.report["last_ms"], report.report["decided_ms"], report.gate["up_to_ms"]} == {last_ms}
+    assert [arm["last_ms"] for arm in report.report["variants"]] == [last_ms, last_ms]
+    assert "the experiment has had no list since 2026-03-01 11:59 UTC" in report.gate["reason"]
+    assert " · up to 2026-03-01 11:59 UTC, " in report.head
 
 
 def test_a_ranker_that_was_switched_off_stays_decided_while_its_users_get_the_lists_of_the_control(tmp_path: Path) -> None:
@@ -60,12 +65,12 @@ def test_a_ranker_that_was_switched_off_stays_decided_while_its_users_get_the_li
     before = asked(tmp_path, [*ran, *others(range(14))], "--set", SHARES)
     after = [*visits("t", "control", 400, range(12, 40), 4), *visits("n", "control", 1_000, range(12, 40), 4)]
     after += [event for hours in range(14, 40, 4) for event in visits("c", "control", 1_500, range(hours, hours + 4), 4)]
-    found = asked(tmp_path, [*ran, *after], "--set", SHARES)
-    assert (found.report["state"]["word"], found.report["verdict"]["word"], found.gate["gate"]) == ("stopped", "regressed", "fail")
-    assert found.report["health"]["troubles"] == []
-    assert found.report["warnings"] == []
-    assert "decided: treatment has had no list since 2026-03-01 11:59 UTC" in found.report["verdict"]["reason"]
-    (then,), (now,) = ([arm for arm in replay.report["variants"] if arm["variant"] == "treatment"] for replay in (before, found))
+    report = asked(tmp_path, [*ran, *after], "--set", SHARES)
+    assert (report.report["state"]["word"], report.report["verdict"]["word"], report.gate["gate"]) == ("stopped", "regressed", "fail")
+    assert report.report["health"]["troubles"] == []
+    assert report.report["warnings"] == []
+    assert "decided: treatment has had no list since 2026-03-01 11:59 UTC" in report.report["verdict"]["reason"]
+    (then,), (now,) = ([arm for arm in replay.report["variants"] if arm["variant"] == "treatment"] for replay in (before, report))
     lifts, lifts_then = (
         {measure["metric"]: measure["lift"] for measure in arm["measures"] if measure["metric"] != "user_hit_rate"} for arm in (now, then)
     )
@@ -76,9 +81,9 @@ def test_a_ranker_that_was_switched_off_stays_decided_while_its_users_get_the_li
 def test_lists_after_an_end_that_was_set_too_late_are_counted_in_a_note(tmp_path: Path) -> None:
     events = [*visits("c", "control", 1_500, range(12), 4), *visits("t", "treatment", 1_500, range(12), 6), *others(range(20))]
     named = 'experiments.named={"ranker": {"end": "2026-03-01T08:00:00Z"}}'
-    found = asked(tmp_path, events, "--set", named)
-    assert (found.report["state"]["word"], found.report["last_ms"] < T0_MS + 8 * HOUR_MS) == ("ended", True)
-    assert "the experiment ended at 2026-03-01 08:00 UTC" in found.report["verdict"]["reason"]
+    report = asked(tmp_path, events, "--set", named)
+    assert (report.report["state"]["word"], report.report["last_ms"] < T0_MS + 8 * HOUR_MS) == ("ended", True)
+    assert "the experiment ended at 2026-03-01 08:00 UTC" in report.report["verdict"]["reason"]
 
 
 def rollout(treated: int, controlled: int, clicks: int) -> list[dict[str, Any]]:

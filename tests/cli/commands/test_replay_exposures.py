@@ -40,8 +40,8 @@ def traffic(users: int = 300) -> list[dict[str, Any]]:
         variant = chance.choice(("control", "treatment"))
         for number in range(chance.randint(1, 4)):
             ts = T0_MS + chance.randrange(6 * 3_600_000)
-            shown = {"type": "impression", "impression_id": f"{user}-{number}", "user_id": f"u{user}", "ts": ts, "items": list("abc")}
-            events.append(shown | {"experiments": {"ranker": variant}})
+            impression = {"type": "impression", "impression_id": f"{user}-{number}", "user_id": f"u{user}", "ts": ts, "items": list("abc")}
+            events.append(impression | {"experiments": {"ranker": variant}})
             if chance.random() < 0.6:
                 click = {"type": "feedback", "impression_id": f"{user}-{number}", "user_id": f"u{user}", "ts": ts + 900}
                 events.append(click | {"item_id": chance.choice("abc"), "action": "click"})
@@ -104,10 +104,10 @@ def test_exposures_give_the_same_numbers_as_labels(tmp_path: Path, jobs: int) ->
     of_start = [next(one["looks"]["kept"] for one in report["history"] if one["scope"] == "start") for report in (found, wanted)]
     assert min(map(len, of_start)) > 40
     assert min(looks[-1][1][1] for looks in of_start) > 250
-    shown = sum(event["type"] == "impression" for event in events)
-    assert found["counters"]["list_exposed"] == found["counters"]["exposure"] == shown
-    assert found["counters"]["ignored"] == 2 * shown
-    assert f"exposures {shown:,}; 0 % of {shown:,} lists have no variant" in text
+    exposed_lists = sum(event["type"] == "impression" for event in events)
+    assert found["counters"]["list_exposed"] == found["counters"]["exposure"] == exposed_lists
+    assert found["counters"]["ignored"] == 2 * exposed_lists
+    assert f"exposures {exposed_lists:,}; 0 % of {exposed_lists:,} lists have no variant" in text
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ def test_a_late_exposure_is_refused_and_its_lists_have_no_variant(tmp_path: Path
 
 
 def test_lists_of_users_without_exposures_are_counted(tmp_path: Path) -> None:
-    shown = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": T0_MS, "items": ["a"]}
+    impression = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": T0_MS, "items": ["a"]}
     exposure = {"type": "exposure", "user_id": "u", "ts": T0_MS - DAY_MS, "experiment": "ranker", "variant": "new"}
-    others = [shown | {"user_id": "v"}, shown | {"user_id": "u", "ts": T0_MS + 1, "impression_id": "too late for it"}]
-    path = write(tmp_path / "events.ndjson", [exposure, shown, *others])
-    found, text = replayed(tmp_path, path, "--set", "exposures.enabled=true")
+    others = [impression | {"user_id": "v"}, impression | {"user_id": "u", "ts": T0_MS + 1, "impression_id": "too late for it"}]
+    path = write(tmp_path / "events.ndjson", [exposure, impression, *others])
+    report, text = replayed(tmp_path, path, "--set", "exposures.enabled=true")
     assert "exposures 1; 66.7 % of 3 lists have no variant" in text
-    (variant,) = (total for total in found["totals"] if total["variant"])
+    (variant,) = (total for total in report["totals"] if total["variant"])
     assert (variant["experiment"], variant["variant"], variant["lists"]) == ("ranker", "new", 1)
 
 
@@ -183,9 +183,9 @@ def test_the_split_is_checked_on_exposures_even_if_few_users_see_a_list(tmp_path
             events.append({"type": "impression", "impression_id": "r", "user_id": f"u{user}", "ts": ts + 5, "items": ["a"]})
     for user in range(20):  # the lists before have had all their time for feedback
         events.append({"type": "impression", "impression_id": "r", "user_id": f"later{user}", "ts": ts + 7_200_000 + user, "items": ["a"]})
-    found, text = replayed(tmp_path, "--config", config, write(tmp_path / "events.ndjson", events))
+    report, text = replayed(tmp_path, "--config", config, write(tmp_path / "events.ndjson", events))
     assert "INVALID" in text.upper()
-    (whole,) = (experiment for experiment in found["experiments"] if experiment["scope"] == "start")
+    (whole,) = (experiment for experiment in report["experiments"] if experiment["scope"] == "start")
     assert {variant["variant"]: (variant["exposed_users"], variant["users"]) for variant in whole["variants"]} == {
         "control": (1_800, 200),
         "treatment": (2_200, 200),

@@ -24,9 +24,9 @@ def events(days: int = 3, lists: int = 100) -> list[Event]:
     found: list[Event] = []
     for number in range(days * lists):
         ts, user = START_MS + number * DAY_MS // lists, f"u{number % 60}"
-        shown = {"type": "impression", "impression_id": f"r{number}", "user_id": user, "ts": ts, "items": ["a", "b", "c"]}
+        impression = {"type": "impression", "impression_id": f"r{number}", "user_id": user, "ts": ts, "items": ["a", "b", "c"]}
         click = {"type": "feedback", "impression_id": f"r{number}", "user_id": user, "ts": ts + 5_000, "item_id": "b", "action": "click"}
-        found += [shown, click]
+        found += [impression, click]
     return found
 
 
@@ -58,17 +58,17 @@ def test_an_export_in_any_order_has_the_numbers_of_the_sorted_events(order: str,
     (tmp_path / "export").write_bytes(FORMS["lines"](sorted(EVENTS, key=ORDERS[order])))
     expected, expected_panes, printed = replayed(tmp_path, tmp_path / "sorted")
     assert (expected["counters"]["matched"], expected["sorted_inputs"], printed) == (300, [], "")
-    found, panes, printed = replayed(tmp_path, tmp_path / "export", words=words)
-    assert numbers(found) == numbers(expected)
+    report, panes, printed = replayed(tmp_path, tmp_path / "export", words=words)
+    assert numbers(report) == numbers(expected)
     assert panes == expected_panes
-    ((topic, count, misplaced),) = [tuple(sorted_input.values()) for sorted_input in found["sorted_inputs"]]
+    ((topic, count, misplaced),) = [tuple(sorted_input.values()) for sorted_input in report["sorted_inputs"]]
     assert (topic, count, misplaced > 150) == (str(tmp_path / "export"), 600, True)
-    assert found["warnings"] == [
+    assert report["warnings"] == [
         f"{tmp_path}/export is not in order of time: in its order {misplaced} of 600 events are late or far ahead. So its events were "
         "sorted by time. If it is the log of a topic, replay it with --order log, in the order that `run` reads."
     ]
     if not words:
-        assert printed == f"streammetrics: warning: {found['warnings'][0]}\n"
+        assert printed == f"streammetrics: warning: {report['warnings'][0]}\n"
 
 
 @pytest.mark.parametrize("form", ["csv", "array", "parquet"])

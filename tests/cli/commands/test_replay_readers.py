@@ -67,8 +67,8 @@ def config(tmp_path: Path) -> Path:
 
 
 def counters(report: Path) -> dict[str, int]:
-    found: dict[str, int] = json.loads(report.read_bytes())["counters"]
-    return found
+    counters: dict[str, int] = json.loads(report.read_bytes())["counters"]
+    return counters
 
 
 @pytest.mark.parametrize("jobs", [[], ["--jobs", "2"]], ids=["one process", "two processes"])

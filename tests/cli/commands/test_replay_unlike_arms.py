@@ -51,9 +51,9 @@ def answers(folder: Path, events: Iterable[dict[str, Any]], *settings: str) -> A
 
 def test_without_a_fault_the_same_clicks_give_a_verdict(tmp_path: Path) -> None:
     better = [*visits("c", "control", 1_000, range(10), 2), *visits("t", "treatment", 1_000, range(10), 4)]
-    found = answers(tmp_path, better)
-    assert (found.verdict, found.gate) == ("improved", "pass")
-    assert found.warnings == {"one list per user": "Each of the 2,000 users of experiment ranker has exactly one list"}
+    answer = answers(tmp_path, better)
+    assert (answer.verdict, answer.gate) == ("improved", "pass")
+    assert answer.warnings == {"one list per user": "Each of the 2,000 users of experiment ranker has exactly one list"}
 
 
 def test_exposures_that_come_after_the_first_list_of_one_arm(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_exposures_that_come_after_the_first_list_of_one_arm(tmp_path: Path) -> 
             events += visit(user, ts, None, clicked=number % 10 < 6)
             if number % 3:
                 events += visit(user, ts + 600_000, None, clicked=number % 10 < 1)
-    found = answers(tmp_path, events, "exposures.enabled=true")
-    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
-    assert "0 of 900 exposed users of treatment have no list, and 300 of 900 of control" in found.reason
+    answer = answers(tmp_path, events, "exposures.enabled=true")
+    assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", None)
+    assert "0 of 900 exposed users of treatment have no list, and 300 of 900 of control" in answer.reason
 
 
 def test_reactions_of_one_arm_that_match_no_list(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_reactions_of_one_arm_that_match_no_list(tmp_path: Path) -> None:
     clicks = [event for event in events if event["type"] == "feedback" and event["user_id"][0] == "t"]
     for lost in clicks[::2]:
         lost["impression_id"] = "of-another-page"
-    found = answers(tmp_path, events)
-    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
-    assert "200 of 400 users who react in treatment do so without a list, and 0 of 400 in control" in found.reason
+    answer = answers(tmp_path, events)
+    assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", None)
+    assert "200 of 400 users who react in treatment do so without a list, and 0 of 400 in control" in answer.reason
 
 
 def test_users_of_one_arm_who_get_lists_of_the_other(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_users_of_one_arm_who_get_lists_of_the_other(tmp_path: Path) -> None:
         ts = T0_MS + number * 8 * HOUR_MS // 20
         events += visit(f"x{number}", ts, "treatment", clicked=False)
         events += visit(f"x{number}", ts + 40_000, "control", clicked=False)
-    found = answers(tmp_path, events)
-    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
-    assert "20 users went from treatment to control, and 0 from control to treatment. If users are meant to change" in found.reason
-    assert found.warnings["losses"] == found.reason.removeprefix("treatment: ")
+    answer = answers(tmp_path, events)
+    assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", None)
+    assert "20 users went from treatment to control, and 0 from control to treatment. If users are meant to change" in answer.reason
+    assert answer.warnings["losses"] == answer.reason.removeprefix("treatment: ")
     meant = answers(tmp_path, events, 'experiments.named={"ranker": {"unit": "list"}}')
     assert meant.lift is not None
     assert "went from" not in meant.reason
@@ -194,10 +194,10 @@ def test_a_country_with_shares_of_its_own(tmp_path: Path) -> None:
         for arm, count in zip(ARMS, users, strict=True)
         for event in visits(f"{country}{arm}", arm, count, range(10), 6 if country == "US" else 2, country)
     ]
-    found = answers(tmp_path, events, "windows.segments=country")
-    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
-    assert "treatment has 5 % of the new users with country=DE and 50 % of all others" in found.reason
-    assert 'set under [experiments.named.ranker]: strata = "country"' in found.reason
+    answer = answers(tmp_path, events, "windows.segments=country")
+    assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", None)
+    assert "treatment has 5 % of the new users with country=DE and 50 % of all others" in answer.reason
+    assert 'set under [experiments.named.ranker]: strata = "country"' in answer.reason
     assert answers(tmp_path, events, 'experiments.named={"ranker": {"strata": "country"}}').lift == 0
     of_us = [event for event in events if event["user_id"].startswith("US")]
     assert answers(tmp_path, of_us, "windows.segments=country").lift == 0
@@ -208,11 +208,11 @@ def test_an_hour_with_the_control_only(tmp_path: Path) -> None:
     events = list(visits("p", "control", 300, range(1), 9))
     for arm in ARMS:
         events += visits(arm, arm, 1_000, range(1, 11), 2)
-    found = answers(tmp_path, events)
-    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", 0.0)
+    answer = answers(tmp_path, events)
+    assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", 0.0)
     assert (
         "treatment had no list from 2026-03-01 00:00 UTC to 2026-03-01 01:00 UTC, while the other arm had 300 lists"
-        in found.warnings["silent arm"]
+        in answer.warnings["silent arm"]
     )
 
 
@@ -226,9 +226,9 @@ def test_an_outage_of_one_arm_in_front_of_users_who_came_before(tmp_path: Path) 
                 ts = first + visited * 2 * HOUR_MS
                 if arm == "control" or not 1 <= (ts - T0_MS) // HOUR_MS < 5:
                     events += visit(f"{arm}{number}", ts, arm, clicked=number % 10 < (2 if visited else 8))
-    found = answers(tmp_path, events)
-    assert (found.verdict, found.gate) == ("inconclusive", "wait")
-    assert "treatment had no list from 2026-03-01 01:00 UTC to 2026-03-01 05:00 UTC" in found.warnings["silent arm"]
+    answer = answers(tmp_path, events)
+    assert (answer.verdict, answer.gate) == ("inconclusive", "wait")
+    assert "treatment had no list from 2026-03-01 01:00 UTC to 2026-03-01 05:00 UTC" in answer.warnings["silent arm"]
 
 
 def test_a_run_that_began_again_after_a_pause_has_only_its_lists_and_says_so(tmp_path: Path) -> None:
@@ -238,10 +238,10 @@ def test_a_run_that_began_again_after_a_pause_has_only_its_lists_and_says_so(tmp
     for event in pause:
         event.pop("experiments", None)
     again = [*visits("d", "control", 1_000, range(60, 70), 2), *visits("u", "treatment", 1_000, range(60, 70), 2)]
-    found = answers(tmp_path, [*first, *pause, *again], "experiments.idle_days=1")
-    assert (found.verdict, found.lift) == ("inconclusive", 0.0)
-    assert "an earlier run under this name is not in these numbers: its last list was at 2026-03-01 09:5" in found.notes
-    assert "and this run began at 2026-03-03 12:00" in found.notes
+    answer = answers(tmp_path, [*first, *pause, *again], "experiments.idle_days=1")
+    assert (answer.verdict, answer.lift) == ("inconclusive", 0.0)
+    assert "an earlier run under this name is not in these numbers: its last list was at 2026-03-01 09:5" in answer.notes
+    assert "and this run began at 2026-03-03 12:00" in answer.notes
 
 
 def test_an_effect_that_lasts_for_a_day(tmp_path: Path) -> None:
@@ -253,11 +253,11 @@ def test_an_effect_that_lasts_for_a_day(tmp_path: Path) -> None:
         for arm, clicked in zip(ARMS, clicks, strict=True)
         for event in visits(f"{arm}{day}-", arm, users, range(24 * day, 24 * day + 24), clicked)
     ]
-    found = answers(tmp_path, events)
-    assert (found.verdict, found.gate) == ("inconclusive", "wait")
+    answer = answers(tmp_path, events)
+    assert (answer.verdict, answer.gate) == ("inconclusive", "wait")
     change = "the effect has changed: 100 % higher before 2026-03-02 00:00 UTC, 33.3 % lower since"
-    assert change in found.reason
-    assert change in found.warnings["effect changed"]
+    assert change in answer.reason
+    assert change in answer.warnings["effect changed"]
     report = next(
         experiment for experiment in json.loads((tmp_path / "report.json").read_bytes())["experiments"] if experiment["scope"] == "start"
     )

@@ -87,12 +87,12 @@ def test_a_regression_is_explained_by_rank_and_time(saved: Path) -> None:
 def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     whole = json.loads(saved.read_bytes())
     done = called("report", "-", "--format", "json", stdin=saved.read_bytes())
-    shown = json.loads(done.stdout)
-    assert (shown["experiments"], shown["history"]) != ([], [])
-    assert {experiment["scope"] for experiment in shown["experiments"]} == {"start", "day"}
-    assert sorted(shown["experiments"], key=str) == sorted(whole["experiments"], key=str)
-    assert shown["history"] == whole["history"]
-    assert shown["explanations"] == whole["explanations"] != []
+    document = json.loads(done.stdout)
+    assert (document["experiments"], document["history"]) != ([], [])
+    assert {experiment["scope"] for experiment in document["experiments"]} == {"start", "day"}
+    assert sorted(document["experiments"], key=str) == sorted(whole["experiments"], key=str)
+    assert document["history"] == whole["history"]
+    assert document["explanations"] == whole["explanations"] != []
 
 
 def test_unreadable_files_are_reported(saved: Path, tmp_path: Path) -> None:
@@ -167,20 +167,20 @@ SEEN = "new\ufffd %4 yb retteb\ufffd\ufffd"
 def later_lists(ts: int) -> Iterator[bytes]:
     """Lists without an experiment, an hour later: the lists before have had all their time for feedback."""
     for number in range(20):
-        shown = {
+        impression = {
             "type": "impression",
             "impression_id": f"later{number}",
             "user_id": f"later{number}",
             "ts": ts + HOUR_MS + number,
             "items": ["a"],
         }
-        yield json.dumps(shown).encode()
+        yield json.dumps(impression).encode()
 
 
 def lists_of_forgers() -> Iterator[bytes]:
     for user in range(6):
-        shown = {"type": "impression", "impression_id": f"i{user}", "user_id": f"u{user}", "ts": START_MS, "items": ["a"]}
-        yield json.dumps(shown | {"experiments": {FORGED: ("control", FORGED)[user % 2]}}).encode()
+        impression = {"type": "impression", "impression_id": f"i{user}", "user_id": f"u{user}", "ts": START_MS, "items": ["a"]}
+        yield json.dumps(impression | {"experiments": {FORGED: ("control", FORGED)[user % 2]}}).encode()
         yield json.dumps({"type": "feedback", "user_id": f"u{user}", "ts": START_MS + 1, "item_id": "a", "action": "click"}).encode()
     yield from later_lists(START_MS)
 
@@ -220,9 +220,9 @@ def replayed(folder: Path, events: Iterable[bytes], *words: str) -> Path:
 
 def whole(report: Path) -> dict[str, Any]:
     """Return the only experiment of a report, since it began."""
-    (found,) = (experiment for experiment in json.loads(report.read_bytes())["experiments"] if experiment["scope"] == "start")
-    assert isinstance(found, dict)
-    return found
+    (whole_run,) = (experiment for experiment in json.loads(report.read_bytes())["experiments"] if experiment["scope"] == "start")
+    assert isinstance(whole_run, dict)
+    return whole_run
 
 
 @pytest.mark.parametrize(("quality", "word"), [(0.5, "regressed"), (1.0, "inconclusive")])
@@ -232,11 +232,11 @@ def test_interleaved_lists_show_the_preferred_ranker(quality: float, word: str, 
     done = called("simulate", "--out", "-", "--interleaved", *variants, *size)
     assert done.returncode == 0
     report = replayed(tmp_path, done.stdout.encode().splitlines())
-    found = whole(report)
-    (preference,) = found["preferences"]
+    experiment = whole(report)
+    (preference,) = experiment["preferences"]
     assert (preference["team"], preference["against"], preference["verdict"]["word"]) == ("treatment", "control", word)
     assert (preference["credit_upper"] < 0) is (word == "regressed")
-    (arm,) = found["variants"]
+    (arm,) = experiment["variants"]
     assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
     output = called("report", report).stdout
     assert f"{preference['credit']:+.4f}" in output
@@ -251,10 +251,10 @@ def users_with_click_rates() -> Iterator[bytes]:
     turns = [(START_MS + HOUR_MS * (turn - 2) * 6, user) for turn in range(4) for user in range(300)]
     click_rates = [chance.random() ** 2 for _ in range(300)]
     for ts, user in turns:
-        shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": f"u{user}", "ts": ts, "items": list("abcdef")}
+        impression = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": f"u{user}", "ts": ts, "items": list("abcdef")}
         if ts >= START_MS:
-            shown["experiments"] = {"ranker": ("control", "treatment")[user % 2]}
-        yield json.dumps(shown).encode()
+            impression["experiments"] = {"ranker": ("control", "treatment")[user % 2]}
+        yield json.dumps(impression).encode()
         for item in "abcdef":
             if chance.random() < click_rates[user]:
                 click = {"type": "feedback", "user_id": f"u{user}", "ts": ts + 1_000, "item_id": item, "action": "click"}
@@ -265,10 +265,10 @@ def users_with_click_rates() -> Iterator[bytes]:
 def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None:
     config = tmp_path / "streammetrics.toml"
     config.write_text("[experiments.named.ranker]\nstart = 2024-11-21T10:00:00Z\ncuped_days = 7\n")
-    found = whole(replayed(tmp_path, users_with_click_rates(), "--config", str(config), *MANY))
-    (precision,) = (measure for measure in found["variants"][1]["measures"] if (measure["metric"], measure["k"]) == ("precision", 10))
+    experiment = whole(replayed(tmp_path, users_with_click_rates(), "--config", str(config), *MANY))
+    (precision,) = (measure for measure in experiment["variants"][1]["measures"] if (measure["metric"], measure["k"]) == ("precision", 10))
     reduced = precision["reduced"]
-    assert reduced["users_with_earlier"] == sum(variant["users"] for variant in found["variants"]) == 300
+    assert reduced["users_with_earlier"] == sum(variant["users"] for variant in experiment["variants"]) == 300
     assert reduced["variance_reduction"] > 0.4
     assert reduced["lift_upper"] - reduced["lift_lower"] < 0.85 * (precision["lift_upper"] - precision["lift_lower"])
     output = called("report", tmp_path / "report.json", "--all").stdout
@@ -279,9 +279,9 @@ def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None
     ("ts", "words", "text"), [(0, ("--no-flush",), "up to 1969-12-31 "), (TS_MAX, (), "up to 10000-01-01 00:00 UTC")], ids=["first", "last"]
 )
 def test_the_earliest_and_latest_event_times_are_shown(ts: int, words: tuple[str, ...], text: str, tmp_path: Path) -> None:
-    shown = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
+    impression = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
     events, report = tmp_path / "events.ndjson", tmp_path / "report.json"
-    events.write_text(json.dumps(shown | {"impression_id": "i", "ts": ts}), encoding="utf-8")
+    events.write_text(json.dumps(impression | {"impression_id": "i", "ts": ts}), encoding="utf-8")
     assert called("replay", events, "--report", report, "--quiet", *SETTINGS, *words).returncode == 0
     done = called("report", report)
     assert (done.returncode, done.stderr) == (0, "")

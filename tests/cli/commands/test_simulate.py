@@ -79,12 +79,12 @@ def test_events_begin_at_the_given_time(tmp_path: Path) -> None:
 
 def test_shares_and_qualities_shape_the_experiment(tmp_path: Path) -> None:
     variants = ("--variant", "control=0.3:1.0", "--variant", "treatment=0.6:0.3")
-    found = events(simulated(tmp_path / "events", "--minutes", "20", "--rate", "10", *variants))
-    lists = [event for event in found if event["type"] == "impression"]
+    written_events = events(simulated(tmp_path / "events", "--minutes", "20", "--rate", "10", *variants))
+    lists = [event for event in written_events if event["type"] == "impression"]
     arms = Counter(event.get("experiments", {}).get("ranker") for event in lists)
     assert set(arms) == {"control", "treatment", None}
     assert 0.25 < arms["control"] / len(lists) < 0.35
-    clicked = {event["impression_id"] for event in found if event["type"] == "feedback" and event["action"] == "click"}
+    clicked = {event["impression_id"] for event in written_events if event["type"] == "feedback" and event["action"] == "click"}
     clicks = Counter(event["experiments"]["ranker"] for event in lists if event["impression_id"] in clicked and event.get("experiments"))
     assert clicks["treatment"] / arms["treatment"] < 0.8 * clicks["control"] / arms["control"]
 

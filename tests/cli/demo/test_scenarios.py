@@ -28,9 +28,9 @@ def after_200_seconds(name: str, folder: Path) -> ExperimentReport:
     events.write_bytes(b"".join(record.value + b"\n" for record in records))
     settings = load_demo(None, {}, {}, name).settings
     report, *_ = replay(settings, [str(events)], ReplayOutputs())
-    (found,) = (experiment for experiment in report.experiments if experiment.scope == "start")
-    assert found.experiment == EXPERIMENT
-    return found
+    (whole_run,) = (experiment for experiment in report.experiments if experiment.scope == "start")
+    assert whole_run.experiment == EXPERIMENT
+    return whole_run
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_a_scenario_with_two_variants_gets_its_verdict(name: str, word: str, rea
 
 
 def test_a_ramp_is_compared_with_lists_of_the_same_hours(tmp_path: Path) -> None:
-    found = after_200_seconds("ramp", tmp_path)
-    assert found.verdict.word == "regressed"
-    assert found.health.troubles == ()
+    report = after_200_seconds("ramp", tmp_path)
+    assert report.verdict.word == "regressed"
+    assert report.health.troubles == ()
 
 
 def test_six_variants_have_three_regressions_one_improvement_and_one_undecided(tmp_path: Path) -> None:
-    found = after_200_seconds("six-variants", tmp_path)
-    assert {variant.variant: variant.verdict.word if variant.verdict else None for variant in found.variants} == {
+    report = after_200_seconds("six-variants", tmp_path)
+    assert {variant.variant: variant.verdict.word if variant.verdict else None for variant in report.variants} == {
         "control": None,
         "gru4rec": "regressed",
         "item-knn": "regressed",

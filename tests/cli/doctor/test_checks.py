@@ -52,8 +52,8 @@ def test_the_fix_of_an_error_is_shown_separately(error: StreammetricsError, fix:
         yield DoctorFinding("ok", "one broker of two")
         raise error
 
-    found = list(_RunningCheck(check, time.monotonic() + 30))
-    assert found == [("ok", "one broker of two", ""), ("fail", error.message, fix)]
+    findings = list(_RunningCheck(check, time.monotonic() + 30))
+    assert findings == [("ok", "one broker of two", ""), ("fail", error.message, fix)]
 
 
 def test_a_check_that_is_late_has_a_finding_of_its_own() -> None:

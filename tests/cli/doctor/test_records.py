@@ -44,10 +44,10 @@ def problems(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
 
 class TestForm:
     def test_records_that_are_no_events_ask_for_a_reader(self) -> None:
-        (found,) = found_in([b'{"who":"u","what":"seen"}'] * 20)
-        assert found.level == "fail"
-        assert found.text.startswith("topic shown: 20 of 20 recent records are refused (missing_field 20)")
-        assert found.fix.endswith("this is no native event: type is missing; write a reader: streammetrics config --reader")
+        (finding,) = found_in([b'{"who":"u","what":"seen"}'] * 20)
+        assert finding.level == "fail"
+        assert finding.text.startswith("topic shown: 20 of 20 recent records are refused (missing_field 20)")
+        assert finding.fix.endswith("this is no native event: type is missing; write a reader: streammetrics config --reader")
 
     def test_readers_of_topics_that_are_not_read_are_named(self) -> None:
         def found_with(table: dict[str, str], *topics: str) -> list[DoctorFinding]:
@@ -77,8 +77,8 @@ class TestForm:
     def test_records_that_their_reader_ignores_are_a_failure(self) -> None:
         decode = reader_decoder(lambda record: [ignore("page")], DECODE, SETTINGS.event_limits)
         records = [RecentRecord(0, offset, NOW_MS, b"u", b"{}") for offset in range(3)]
-        (found,) = record_findings(decoded_topic("shown", records, decode), SETTINGS, NOW_MS)
-        assert (found.level, found.text) == ("fail", "topic shown: none of 3 recent records holds an event")
+        (finding,) = record_findings(decoded_topic("shown", records, decode), SETTINGS, NOW_MS)
+        assert (finding.level, finding.text) == ("fail", "topic shown: none of 3 recent records holds an event")
 
 
 class TestActions:

@@ -19,10 +19,13 @@ from tests.support.report_page import plain
 
 def of(treatments: int) -> ExperimentReport:
     """An experiment in which each treatment needs more users."""
-    found = experiment({"control": 0.5, **{f"v{number}": 0.5 for number in range(treatments)}}, users=150)
+    experiment_report = experiment({"control": 0.5, **{f"v{number}": 0.5 for number in range(treatments)}}, users=150)
     needed = (NeededUsers("regressed", "ndcg", 10, -0.1, 1_200, 300, 4_200),)
     return replace(
-        found, variants=tuple(replace(variant, needed=needed) if variant.role == "treatment" else variant for variant in found.variants)
+        experiment_report,
+        variants=tuple(
+            replace(variant, needed=needed) if variant.role == "treatment" else variant for variant in experiment_report.variants
+        ),
     )
 
 
@@ -32,12 +35,12 @@ def lines_about_users(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize(("treatments", "rest"), [(5, None), (6, "1 more variant also needs"), (9, "4 more variants also need")])
 def test_a_few_variants_say_what_they_need_and_the_others_are_counted(treatments: int, rest: str | None) -> None:
-    found = of(treatments)
-    summary = lines_about_users([line.plain for line in verdict_summary([found])])
+    lines = of(treatments)
+    summary = lines_about_users([line.plain for line in verdict_summary([lines])])
     assert len(summary) == NEEDED_MAX + (rest is not None)
     assert all(f"v{number} needs about " in summary[number] for number in range(NEEDED_MAX))
     assert rest is None or summary[-1] == f"{'':<10}{rest} more users: streammetrics report --all"
-    whole = read_report(plain(found), "here")
+    whole = read_report(plain(lines), "here")
     for all_measures, count in ((False, len(summary)), (True, treatments)):
         shown = [line.plain for line in verdict_lines(whole, all_measures) if isinstance(line, Text)]
         assert len(lines_about_users(shown)) == count

@@ -14,9 +14,17 @@ from tests.support.settings import by_flags
 def test_each_process_consumes_as_a_member_of_its_own() -> None:
     settings = by_flags({"worker.processes": 3, "kafka.group_instance_id": "host", "redis.password": "secret"}).settings
     for number in (1, 2, 3):
-        own = settings_of(settings, number)
-        assert (own.worker.role, own.worker.processes, own.kafka.group_instance_id) == ("worker", 1, f"host-{number}")
-        assert (own.join, own.redis, own.kafka.topics) == (settings.join, settings.redis, settings.kafka.topics)
+        worker_settings = settings_of(settings, number)
+        assert (worker_settings.worker.role, worker_settings.worker.processes, worker_settings.kafka.group_instance_id) == (
+            "worker",
+            1,
+            f"host-{number}",
+        )
+        assert (worker_settings.join, worker_settings.redis, worker_settings.kafka.topics) == (
+            settings.join,
+            settings.redis,
+            settings.kafka.topics,
+        )
 
 
 def test_without_a_member_id_the_processes_have_none() -> None:

@@ -187,17 +187,17 @@ class TestOffsets:
         ("start", "shown", "clicked"), [("earliest", 10, 20), ("latest", 14, 22), (TIME_MS, 12, 22), (TIME_MS - 1, 11, 21)]
     )
     def test_without_stored_offsets_the_setting_decides(self, start: Any, shown: int, clicked: int) -> None:
-        found = start_offsets(start).find(Client(LOGS), TASK, {}, TASK)
-        assert found == {SHOWN: StartOffset(shown, end=14), CLICKED: StartOffset(clicked, end=22)}
+        offsets = start_offsets(start).find(Client(LOGS), TASK, {}, TASK)
+        assert offsets == {SHOWN: StartOffset(shown, end=14), CLICKED: StartOffset(clicked, end=22)}
 
     @pytest.mark.parametrize("start", ["earliest", "latest", TIME_MS])
     def test_a_stored_offset_overrides_the_setting(self, start: Any) -> None:
-        found = start_offsets(start).find(Client(LOGS), TASK, {SHOWN: 13, CLICKED: 21}, TASK)
-        assert found == {SHOWN: StartOffset(13, end=14), CLICKED: StartOffset(21, end=22)}
+        offsets = start_offsets(start).find(Client(LOGS), TASK, {SHOWN: 13, CLICKED: 21}, TASK)
+        assert offsets == {SHOWN: StartOffset(13, end=14), CLICKED: StartOffset(21, end=22)}
 
     def test_an_input_without_an_offset_does_not_move_the_others(self) -> None:
-        found = start_offsets("latest").find(Client(LOGS), TASK, {SHOWN: 11}, TASK)
-        assert found == {SHOWN: StartOffset(11, end=14), CLICKED: StartOffset(22, end=22)}
+        offsets = start_offsets("latest").find(Client(LOGS), TASK, {SHOWN: 11}, TASK)
+        assert offsets == {SHOWN: StartOffset(11, end=14), CLICKED: StartOffset(22, end=22)}
 
 
 class TestLogBounds:
@@ -221,16 +221,16 @@ class TestSkippedRecords:
     @pytest.mark.parametrize(("stored", "begins"), [(10, 10), (11, 13), (12, 13), (13, 13)])
     def test_an_input_that_would_begin_with_one_of_them_begins_after_the_last(self, stored: int, begins: int) -> None:
         with capture_logs() as lines:
-            found = start_offsets(skip=["shown:0:11-12"]).find(Client(LOGS), TASK, {SHOWN: stored, CLICKED: 21}, TASK)
-        assert found == {SHOWN: StartOffset(begins, end=14), CLICKED: StartOffset(21, end=22)}
+            offsets = start_offsets(skip=["shown:0:11-12"]).find(Client(LOGS), TASK, {SHOWN: stored, CLICKED: 21}, TASK)
+        assert offsets == {SHOWN: StartOffset(begins, end=14), CLICKED: StartOffset(21, end=22)}
         said = [{"input": "shown [0]", "first": stored, "last": 12}] if begins > stored else []
         assert [{name: line[name] for name in ("input", "first", "last")} for line in lines] == said
 
     def test_records_that_kafka_has_deleted_can_be_left_out_as_the_error_says(self) -> None:
         with pytest.raises(StateError, match=r'set kafka.skip_records = \["shown:0:7-9"\]'):
             start_offsets().find(Client(LOGS), TASK, {SHOWN: 7, CLICKED: 21}, TASK)
-        found = start_offsets(skip=["shown:0:7-9"]).find(Client(LOGS), TASK, {SHOWN: 7, CLICKED: 21}, TASK)
-        assert found[SHOWN].offset == 10
+        offsets = start_offsets(skip=["shown:0:7-9"]).find(Client(LOGS), TASK, {SHOWN: 7, CLICKED: 21}, TASK)
+        assert offsets[SHOWN].offset == 10
 
     def test_they_are_left_out_without_a_stored_offset_too(self) -> None:
         assert start_offsets(skip=["shown:0:10-10"]).find(Client(LOGS), TASK, {}, TASK)[SHOWN].offset == 11

@@ -120,8 +120,8 @@ def test_a_lazy_client_connects_at_its_first_use() -> None:
     ],
 )
 def test_an_error_for_every_command_has_advice(error: Exception, advice: str) -> None:
-    found = explain(error, RedisSettings())
-    assert (found.message, found.fix) == (f"Redis at 127.0.0.1:6379: {error}", advice)
+    explanation = explain(error, RedisSettings())
+    assert (explanation.message, explanation.fix) == (f"Redis at 127.0.0.1:6379: {error}", advice)
 
 
 WAIT = "the cluster is moving a task's keys to another node; streammetrics continues by itself when all have moved"
@@ -149,19 +149,19 @@ WAIT = "the cluster is moving a task's keys to another node; streammetrics conti
     ],
 )
 def test_keys_on_another_node_have_advice_for_the_setting_or_to_wait(error: Exception, cluster: bool, message: str, advice: str) -> None:
-    found = explain(error, RedisSettings(cluster=cluster))
-    assert (found.message, found.fix) == (f"Redis at 127.0.0.1:6379: {message}", advice)
+    explanation = explain(error, RedisSettings(cluster=cluster))
+    assert (explanation.message, explanation.fix) == (f"Redis at 127.0.0.1:6379: {message}", advice)
 
 
 def test_keys_of_another_type_are_a_state_error() -> None:
-    found = explain(ResponseError("WRONGTYPE Operation against a key"), RedisSettings(namespace="taken"))
-    assert isinstance(found, StateError)
-    assert "redis.namespace = taken: keys of another program" in found.message
+    explanation = explain(ResponseError("WRONGTYPE Operation against a key"), RedisSettings(namespace="taken"))
+    assert isinstance(explanation, StateError)
+    assert "redis.namespace = taken: keys of another program" in explanation.message
 
 
 def test_a_tls_handshake_without_a_reply_has_advice_about_plain_servers() -> None:
-    found = explain(TimeoutError("Timeout connecting to server"), RedisSettings(url="rediss://cache:6380/0"))
-    assert found.fix.endswith("redis.url must begin with redis:// if the server does not use TLS")
+    explanation = explain(TimeoutError("Timeout connecting to server"), RedisSettings(url="rediss://cache:6380/0"))
+    assert explanation.fix.endswith("redis.url must begin with redis:// if the server does not use TLS")
 
 
 def test_errors_hide_passwords() -> None:

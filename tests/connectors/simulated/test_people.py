@@ -31,28 +31,28 @@ from tests.support.simulated_traffic import (
 
 
 def test_feedback_follows_its_list_and_names_an_item_that_it_shows() -> None:
-    found = events(sample(Traffic(disorder_ms=0)))
-    lists = {event.impression_id: event for event in found if isinstance(event, Impression)}
-    feedback = [event for event in found if isinstance(event, Feedback)]
+    written_events = events(sample(Traffic(disorder_ms=0)))
+    lists = {event.impression_id: event for event in written_events if isinstance(event, Impression)}
+    feedback = [event for event in written_events if isinstance(event, Feedback)]
     assert len(feedback) > 3_000
     for event in feedback:
-        shown = lists[str(event.impression_id)]
-        assert shown.user_id == event.user_id
-        assert event.item_id in shown.items
-        assert 0 < event.ts - shown.ts <= FEEDBACK_MS_MAX
+        impression = lists[str(event.impression_id)]
+        assert impression.user_id == event.user_id
+        assert event.item_id in impression.items
+        assert 0 < event.ts - impression.ts <= FEEDBACK_MS_MAX
         assert event.action in {"click", "watch", "purchase", "skip"}
         assert (event.value is not None) == (event.action == "watch")
 
 
 def test_every_list_has_its_own_id_and_shows_distinct_items() -> None:
     lists = [event for event in events(sample(Traffic(items_per_list=7))) if isinstance(event, Impression)]
-    assert len({shown.impression_id for shown in lists}) == len(lists)
-    assert all(len(set(shown.items)) == len(shown.items) == 7 for shown in lists)
+    assert len({impression.impression_id for impression in lists}) == len(lists)
+    assert all(len(set(impression.items)) == len(impression.items) == 7 for impression in lists)
 
 
 def test_a_list_may_show_the_whole_catalogue() -> None:
     lists = [event for event in events(generate(Traffic(items_per_list=5, catalogue=5), 200)) if isinstance(event, Impression)]
-    assert {tuple(sorted(shown.items)) for shown in lists} == {("i00000", "i00001", "i00002", "i00003", "i00004")}
+    assert {tuple(sorted(impression.items)) for impression in lists} == {("i00000", "i00001", "i00002", "i00003", "i00004")}
 
 
 def test_visits_have_the_configured_number_of_lists_and_pauses() -> None:
@@ -63,9 +63,11 @@ def test_visits_have_the_configured_number_of_lists_and_pauses() -> None:
             visits[event.impression_id.partition("-")[0]].append(event)
     # Visits that began in the first hour are over: none lasts another hour at these settings.
     whole = [
-        sorted(visit, key=lambda shown: shown.ts) for visit in visits.values() if min(shown.ts for shown in visit) < START_MS + HOUR_MS
+        sorted(visit, key=lambda impression: impression.ts)
+        for visit in visits.values()
+        if min(impression.ts for impression in visit) < START_MS + HOUR_MS
     ]
-    assert all(len({shown.user_id for shown in visit}) == 1 for visit in whole)
+    assert all(len({impression.user_id for impression in visit}) == 1 for visit in whole)
     lists = sum(map(len, whole))
     # Geometric from 1 with mean 4: variance 4 * 3.
     assert abs(lists / len(whole) - 4) <= 4 * math.sqrt(12 / len(whole))
@@ -105,7 +107,7 @@ def test_segment_values_are_equally_likely() -> None:
 
 def test_without_segments_and_variants_lists_carry_none() -> None:
     lists = [event for event in events(sample(Traffic(segments=(), variants=()))) if isinstance(event, Impression)]
-    assert {(shown.segments, shown.experiments) for shown in lists} == {((), ())}
+    assert {(impression.segments, impression.experiments) for impression in lists} == {((), ())}
 
 
 def test_a_user_always_sees_the_same_variant() -> None:
@@ -137,7 +139,7 @@ def test_another_experiment_or_seed_assigns_other_variants() -> None:
 def test_quality_changes_the_order_of_lists_only() -> None:
     def asked_for(quality: float) -> set[tuple[str, str, int, frozenset[str]]]:
         lists = [event for event in events(sample(with_quality(quality))) if isinstance(event, Impression)]
-        return {(shown.impression_id, shown.user_id, shown.ts, frozenset(shown.items)) for shown in lists}
+        return {(impression.impression_id, impression.user_id, impression.ts, frozenset(impression.items)) for impression in lists}
 
     assert asked_for(0.5) == asked_for(1.5)
 
@@ -160,8 +162,8 @@ def test_a_quality_of_85_percent_lowers_click_ndcg_significantly() -> None:
 def test_a_variant_of_better_quality_is_better_than_control_in_the_same_traffic() -> None:
     traffic = Traffic(variants=(Variant("control", 0.5, 0.7), Variant("treatment", 0.5, 1.0)))
     values: dict[str, list[float]] = defaultdict(list)
-    for shown, clicked in watched_lists(traffic).values():
-        values[shown.experiments[0][1]].append(click_ndcg(clicked))
+    for impression, clicked in watched_lists(traffic).values():
+        values[impression.experiments[0][1]].append(click_ndcg(clicked))
     (control, control_error), (treatment, treatment_error) = mean_and_error(values["control"]), mean_and_error(values["treatment"])
     assert treatment - control > 3 * math.hypot(control_error, treatment_error)
 
@@ -183,9 +185,9 @@ def test_a_regression_begins_at_its_time_to_the_millisecond() -> None:
     assert [record for record in before if record.ts < turns_ms] == [record for record in after if record.ts < turns_ms]
     changed = {event.impression_id: event for event in set(events(after)) - set(events(before)) if isinstance(event, Impression)}
     treated = [event for event in events(after) if isinstance(event, Impression) and event.experiments == (("ranker", "treatment"),)]
-    assert {shown.experiments for shown in changed.values()} == {(("ranker", "treatment"),)}
+    assert {impression.experiments for impression in changed.values()} == {(("ranker", "treatment"),)}
     # Nearly each list of twelve is ordered otherwise under other noise.
-    assert len(changed) > 0.99 * sum(shown.ts >= turns_ms for shown in treated)
+    assert len(changed) > 0.99 * sum(impression.ts >= turns_ms for impression in treated)
 
 
 def test_a_ramp_moves_users_from_the_first_variant_to_the_second_at_its_time() -> None:
@@ -206,8 +208,8 @@ def test_several_ramps_follow_each_other() -> None:
     ramps = (Ramp(0.05, after_ms=60_000), Ramp(0.5, after_ms=120_000))
     traffic = Traffic(users=20_000, seed=5, variants=(Variant("control", 0.99), Variant("treatment", 0.01)), ramps=ramps)
     for at, share in ((0, 0.01), (60_000, 0.05), (120_000, 0.5)):
-        found = [variant_of(traffic, f"u{number}", traffic.start_ms + at) for number in range(20_000)]
-        assert_share(sum(label is not None and label.name == "treatment" for label in found), 20_000, share)
+        labels = [variant_of(traffic, f"u{number}", traffic.start_ms + at) for number in range(20_000)]
+        assert_share(sum(label is not None and label.name == "treatment" for label in labels), 20_000, share)
     with pytest.raises(ConfigError, match="each after the one before it"):
         replace(traffic, ramps=ramps[::-1])
 
@@ -216,8 +218,8 @@ def test_each_list_has_the_variant_of_its_time() -> None:
     traffic = Traffic(
         users=200, seed=5, variants=(Variant("control", 0.9), Variant("treatment", 0.1)), ramps=(Ramp(0.5, after_ms=300_000),)
     )
-    shown = [json.loads(record.value) for record in generate(traffic, until_ms=traffic.start_ms + 600_000)]
-    lists = [impression for impression in shown if impression["type"] == "impression"]
+    events = [json.loads(record.value) for record in generate(traffic, until_ms=traffic.start_ms + 600_000)]
+    lists = [impression for impression in events if impression["type"] == "impression"]
     assert lists
     for impression in lists:
         expected = variant_of(traffic, impression["user_id"], impression["ts"])
@@ -232,22 +234,22 @@ def test_a_regression_from_the_start_is_a_variant_of_lower_quality() -> None:
 
 
 def test_interleaved_lists_are_drafted_by_both_rankers_pair_by_pair_and_by_chance() -> None:
-    shown = [event for event in events(sample(Traffic(interleaved=True, items_per_list=7))) if isinstance(event, Impression)]
-    assert {impression.experiments for impression in shown} == {(("ranker", "interleaved"),)}
-    for impression in shown:
+    impressions = [event for event in events(sample(Traffic(interleaved=True, items_per_list=7))) if isinstance(event, Impression)]
+    assert {impression.experiments for impression in impressions} == {(("ranker", "interleaved"),)}
+    for impression in impressions:
         pairs = [impression.teams[at : at + 2] for at in range(0, 6, 2)]
         assert all(set(pair) == {"control", "treatment"} for pair in pairs)
         assert len(set(impression.items)) == len(impression.items) == len(impression.teams) == 7
     for place in range(7):
-        share = sum(impression.teams[place] == "control" for impression in shown) / len(shown)
-        assert abs(share - 0.5) < 4 * 0.5 / math.sqrt(len(shown))
+        share = sum(impression.teams[place] == "control" for impression in impressions) / len(impressions)
+        assert abs(share - 0.5) < 4 * 0.5 / math.sqrt(len(impressions))
 
 
 def test_a_regression_lowers_click_ndcg_of_its_variant_only() -> None:
     traffic = Traffic(regression=Regression("treatment", 0.7, after_ms=HOUR_MS // 2))
     values: dict[tuple[str, bool], list[float]] = defaultdict(list)
-    for shown, clicked in watched_lists(traffic).values():
-        values[shown.experiments[0][1], shown.ts >= START_MS + HOUR_MS // 2].append(click_ndcg(clicked))
+    for impression, clicked in watched_lists(traffic).values():
+        values[impression.experiments[0][1], impression.ts >= START_MS + HOUR_MS // 2].append(click_ndcg(clicked))
     means = {name: mean_and_error(found) for name, found in values.items()}
     for variant, has_dropped in (("control", False), ("treatment", True)):
         (before, error_before), (after, error_after) = means[variant, False], means[variant, True]

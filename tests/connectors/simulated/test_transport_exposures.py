@@ -60,8 +60,8 @@ def test_a_list_has_the_variant_of_its_label_by_the_rule_of_exposures(changes: d
     traffic = replace(TRAFFIC, **changes)
     exposures = by_user(of_type(contents(traffic), "exposure"))
     labelled = of_type(contents(replace(traffic, exposures=False)), "impression")
-    for shown in labelled:
-        assert variant_by_the_rule(exposures[shown["user_id"]], shown["ts"]) == shown.get("experiments", {}).get("ranker")
+    for impression in labelled:
+        assert variant_by_the_rule(exposures[impression["user_id"]], impression["ts"]) == impression.get("experiments", {}).get("ranker")
     assert len(labelled) > 2_000
 
 
@@ -86,11 +86,11 @@ def test_each_visit_begins_with_an_exposure_and_each_move_of_a_ramp_with_another
     traffic = replace(TRAFFIC, users=100_000, ramps=(Ramp(0.9, 600_000),))  # hardly any user comes twice
     exposures = of_type(contents(traffic), "exposure")
     lists: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for shown in of_type(contents(replace(traffic, exposures=False), MINUTES_MS), "impression"):
-        lists[shown["impression_id"].split("-")[0]].append(shown)
+    for impression in of_type(contents(replace(traffic, exposures=False), MINUTES_MS), "impression"):
+        lists[impression["impression_id"].split("-")[0]].append(impression)
     begun = 0
     for visit in lists.values():
-        variants = [shown["experiments"]["ranker"] for shown in sorted(visit, key=lambda shown: shown["ts"])]
+        variants = [impression["experiments"]["ranker"] for impression in sorted(visit, key=lambda impression: impression["ts"])]
         begun += 1 + sum(before != after for before, after in pairwise(variants))
     mine = [exposure for exposure in exposures if int(exposure["user_id"][1:]) < traffic.users]
     assert begun > len(lists) + 5, "the ramp moves users within a visit"
@@ -98,9 +98,9 @@ def test_each_visit_begins_with_an_exposure_and_each_move_of_a_ramp_with_another
 
 
 def test_some_users_are_exposed_and_never_see_a_list() -> None:
-    found = contents(replace(TRAFFIC, impressions_per_second=8.0, lists_per_visit=1.0))
-    seen = {event["user_id"] for event in of_type(found, "impression")}
-    exposed = [event["user_id"] for event in of_type(found, "exposure")]
+    records = contents(replace(TRAFFIC, impressions_per_second=8.0, lists_per_visit=1.0))
+    seen = {event["user_id"] for event in of_type(records, "impression")}
+    exposed = [event["user_id"] for event in of_type(records, "exposure")]
     left = [user for user in exposed if user not in seen]
     assert len(set(left)) == len(left) > 100
     assert_share(len(left), len(exposed) - len(left), LEFT_SHARE)
@@ -108,12 +108,12 @@ def test_some_users_are_exposed_and_never_see_a_list() -> None:
 
 
 def test_exposures_are_shortly_before_their_lists_and_often_arrive_after_them() -> None:
-    found = contents(replace(TRAFFIC, lists_per_visit=1.0))
-    place = {(event["user_id"], event["ts"]): at for at, event in enumerate(found) if event["type"] == "impression"}
-    shown = by_user(of_type(found, "impression"))
+    records = contents(replace(TRAFFIC, lists_per_visit=1.0))
+    place = {(event["user_id"], event["ts"]): at for at, event in enumerate(records) if event["type"] == "impression"}
+    impressions = by_user(of_type(records, "impression"))
     leads, behind = [], 0
-    for at, event in enumerate(found):
-        after = [impression["ts"] for impression in shown[event["user_id"]] if impression["ts"] >= event["ts"]]
+    for at, event in enumerate(records):
+        after = [impression["ts"] for impression in impressions[event["user_id"]] if impression["ts"] >= event["ts"]]
         if event["type"] == "exposure" and after:
             leads.append(min(after) - event["ts"])
             behind += at > place[event["user_id"], min(after)]
@@ -124,8 +124,8 @@ def test_exposures_are_shortly_before_their_lists_and_often_arrive_after_them() 
 
 @pytest.mark.parametrize("after_ms", [0, 1, 600_000])
 def test_no_exposure_is_before_the_start(after_ms: int) -> None:
-    found = contents(replace(TRAFFIC, ramps=(Ramp(0.9, after_ms),)))
-    assert min(event["ts"] for event in found) == START_MS
+    records = contents(replace(TRAFFIC, ramps=(Ramp(0.9, after_ms),)))
+    assert min(event["ts"] for event in records) == START_MS
 
 
 @given(seed=st.integers(0, 50), until_ms=st.integers(0, 400_000), disorder_ms=st.integers(0, 20_000))

@@ -301,22 +301,22 @@ class TestTls:
 
     def test_a_renewed_certificate_is_used_without_a_restart(self, answers: HttpAnswers, tmp_path: Path) -> None:
         former = Authority(tmp_path / "files")
-        own = former.server()
+        http_server = former.server()
         (tmp_path / "former.pem").write_bytes(former.cafile.read_bytes())
-        with serving(answers, HttpRules(ssl_certfile=str(own.certfile), ssl_keyfile=str(own.keyfile))) as server:
+        with serving(answers, HttpRules(ssl_certfile=str(http_server.certfile), ssl_keyfile=str(http_server.keyfile))) as server:
             assert asked_by_tls(server, former.cafile) == b"ok\n"
-            former_certificate = own.certfile.read_bytes()
+            former_certificate = http_server.certfile.read_bytes()
             renewed = Authority(tmp_path / "files")
             renewed.server()
-            key = own.keyfile.read_bytes()
-            own.keyfile.write_bytes(b"half written")
+            key = http_server.keyfile.read_bytes()
+            http_server.keyfile.write_bytes(b"half written")
             with capture_logs() as logged:
                 assert asked_by_tls(server, tmp_path / "former.pem") == b"ok\n", "the former one stays until both files fit"
                 assert asked_by_tls(server, tmp_path / "former.pem") == b"ok\n"
             assert [line["event"] for line in logged] == ["the renewed certificate cannot be used; the former one stays in use"]
-            own.keyfile.write_bytes(key)
+            http_server.keyfile.write_bytes(key)
             assert asked_by_tls(server, renewed.cafile) == b"ok\n"
-            assert own.certfile.read_bytes() != former_certificate
+            assert http_server.certfile.read_bytes() != former_certificate
 
     def test_a_client_without_tls_gets_no_response(self, sealed: HttpServer) -> None:
         with connected(sealed) as client:

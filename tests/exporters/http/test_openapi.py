@@ -76,8 +76,8 @@ def problems(base: str, path: str) -> list[str]:
     ],
 )
 def test_real_answers_match_the_description(base: str, path: str, status: int) -> None:
-    found, content = answer(base, path)
-    assert found == status
+    answer_lines, content = answer(base, path)
+    assert answer_lines == status
     assert content
     assert problems(base, path) == []
 

@@ -41,19 +41,21 @@ def answers_of(pipeline: Pipeline) -> HttpAnswers:
 
 
 def live(recent: RecentPoints, metric: str = "ndcg@10", lists: str = "values") -> dict[str, Any]:
-    found: dict[str, Any] = next(window for window in plain(recent.lines(HOUR_MS, metric, lists))["windows"] if window["view"] == "live")
-    return found
+    window_lines: dict[str, Any] = next(
+        window for window in plain(recent.lines(HOUR_MS, metric, lists))["windows"] if window["view"] == "live"
+    )
+    return window_lines
 
 
 def test_every_value_is_kept_in_both_views() -> None:
     recent = RecentPoints(METRICS)
     for step in range(3):
         recent.add_report(report(START_MS + step, a=10 + step))
-    found = plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]
-    assert [window["view"] for window in found] == ["final", "live"]
-    assert found[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
-    assert found[0]["ends_ms"] == [end - HOUR_MS for end in found[1]["ends_ms"]]
-    assert found[1]["lines"] == [{"experiment": "a", "variant": "v", "segments": {}, "lists": [10, 11, 12], "values": [0.1, 0.11, 0.12]}]
+    windows = plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]
+    assert [window["view"] for window in windows] == ["final", "live"]
+    assert windows[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
+    assert windows[0]["ends_ms"] == [end - HOUR_MS for end in windows[1]["ends_ms"]]
+    assert windows[1]["lines"] == [{"experiment": "a", "variant": "v", "segments": {}, "lists": [10, 11, 12], "values": [0.1, 0.11, 0.12]}]
     assert live(recent, lists="values_with_feedback")["lines"][0]["values"] == [0.2, 0.22, 0.24]
 
 
@@ -172,21 +174,21 @@ class TestExperiments:
     def test_lifts_and_intervals_equal_the_reports_at_the_time_of_the_experiments(self, story: tuple[Story, RecentPoints]) -> None:
         latest = story[0].report()
         (measure,) = (measure for measure in latest.experiments[0].variants[1].measures if (measure.metric, measure.k) == ("ndcg", 10))
-        found = next(
+        experiment_lines = next(
             experiment
             for experiment in plain(story[1].lines(HOUR_MS, "ndcg@10", "values"))["experiments"]
             if experiment["scope"] == "start"
         )
-        (line,) = (line for line in found["lines"] if line["variant"] == "treatment")
-        assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, latest.entered_ms)
+        (line,) = (line for line in experiment_lines["lines"] if line["variant"] == "treatment")
+        assert (experiment_lines["experiment"], experiment_lines["ends_ms"][-1]) == (EXPERIMENT, latest.entered_ms)
         assert latest.entered_ms != latest.final_ms
         assert (line["lift"][-1], line["lift_lower"][-1], line["lift_upper"][-1]) == (measure.lift, measure.lift_lower, measure.lift_upper)
         assert (line["mean"][-1], line["error"][-1]) == (measure.mean, measure.error)
 
     def test_a_measure_of_experiments_only_can_be_chosen(self, story: tuple[Story, RecentPoints]) -> None:
-        found = plain(story[1].lines(HOUR_MS, "user_hit_rate@10", "values"))
-        assert {line["variant"] for line in found["experiments"][0]["lines"]} == {"control", "treatment"}
-        assert all(value is None for line in found["windows"][0]["lines"] for value in line["values"])
+        document = plain(story[1].lines(HOUR_MS, "user_hit_rate@10", "values"))
+        assert {line["variant"] for line in document["experiments"][0]["lines"]} == {"control", "treatment"}
+        assert all(value is None for line in document["windows"][0]["lines"] for value in line["values"])
 
     def test_experiments_keep_one_point_per_pane(self, story: tuple[Story, RecentPoints]) -> None:
         before = plain(story[1].lines(HOUR_MS, "ndcg@10", "values"))["experiments"][0]["ends_ms"]
@@ -211,9 +213,9 @@ class TestPaths:
         answers.show(pipeline.report())
         answers.show(pipeline.feed("impressions", shown("u9", "late", ts=START_MS + 33 * 60_000)).move_on(START_MS + HOUR_MS).report())
         with served(answers) as base:
-            status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
+            status, answer = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10")
             assert status == 200
-            lines = next(window for window in found["windows"] if window["view"] == "live")["lines"]
+            lines = next(window for window in answer["windows"] if window["view"] == "live")["lines"]
             late = next(line for line in lines if line["variant"] == "late" and not line["segments"])
             assert late["values"] == [None, 0.0]
 
@@ -230,8 +232,8 @@ class TestPaths:
         answers = answers_of(pipeline)
         answers.show(pipeline.report())
         with served(answers) as base:
-            status, found = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
-            assert (status, found["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
+            status, answer = self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="<script>")
+            assert (status, answer["error"].startswith("metric: got '<script>'; allowed are ndcg@2, ndcg@10")) == (400, True)
 
     def test_before_the_first_report_there_are_no_lines(self) -> None:
         with served(answers_of(two_variants())) as base:

@@ -36,8 +36,8 @@ def shown(*, age_ms: int = 0, **options: Any) -> HttpAnswers:
 
 @pytest.mark.parametrize(("name", "gate"), [("good", "pass"), ("bad", "fail"), ("young", "wait")])
 def test_each_experiment_has_its_decision(name: str, gate: str) -> None:
-    status, found = ask(shown(), name)
-    assert (status, found["gate"], found["experiment"], found["stale"]) == (200, gate, name, [])
+    status, answer = ask(shown(), name)
+    assert (status, answer["gate"], answer["experiment"], answer["stale"]) == (200, gate, name, [])
 
 
 def test_a_treatment_and_a_scope_can_be_named() -> None:
@@ -70,15 +70,15 @@ def test_the_begin_of_the_running_step_can_be_said() -> None:
 
 @pytest.mark.parametrize("path", ["good?scope=week", "good?treatment=a"])
 def test_a_wrong_parameter_is_refused(path: str) -> None:
-    status, found = ask(shown(), path)
-    assert (status, "allowed are" in found["error"]) == (400, True)
+    status, answer = ask(shown(), path)
+    assert (status, "allowed are" in answer["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("path", ["rank", "good?variant=none"])
 def test_an_unknown_name_is_404_with_those_that_there_are(path: str) -> None:
-    status, found = ask(shown(), path)
+    status, answer = ask(shown(), path)
     assert status == 404
-    assert ("bad, good, young" in found["error"]) or ("treatments: treatment" in found["error"])
+    assert ("bad, good, young" in answer["error"]) or ("treatments: treatment" in answer["error"])
 
 
 def test_a_name_may_have_any_characters() -> None:
@@ -93,9 +93,9 @@ def test_without_a_report_there_is_no_answer() -> None:
 
 
 def test_old_event_time_never_passes() -> None:
-    status, found = ask(shown(age_ms=10 * MINUTE_MS), "good")
-    assert (status, found["gate"]) == (200, "wait")
-    assert "the watermark is 10 min behind the clock" in found["reason"]
+    status, answer = ask(shown(age_ms=10 * MINUTE_MS), "good")
+    assert (status, answer["gate"]) == (200, "wait")
+    assert "the watermark is 10 min behind the clock" in answer["reason"]
 
 
 def test_a_report_that_was_read_long_ago_never_passes_and_says_why() -> None:
@@ -121,6 +121,6 @@ def test_tasks_without_a_commit_leave_no_experiment_and_say_so() -> None:
     answers = gate_answers(START_MS)
     report = report_at(START_MS, failing())
     answers.show(type(report)(**{**{name: getattr(report, name) for name in report.__slots__}, "tasks": 5, "experiments": ()}))
-    status, found = ask(answers, "bad")
+    status, answer = ask(answers, "bad")
     assert status == 404
-    assert "1 of 5 tasks have committed anything" in found["error"]
+    assert "1 of 5 tasks have committed anything" in answer["error"]

@@ -85,7 +85,7 @@ class TestNumbers:
     def test_every_value_of_the_report_has_a_series(self, pipeline: Pipeline, accept: str) -> None:
         exposition, report = pipeline.exposition(), pipeline.report()
         exposition.show(report)
-        found = samples(exposition, accept)
+        series_values = samples(exposition, accept)
         windows = {300_000: "5m", 3_600_000: "1h"}
         seen = 0
         for window in report.windows:
@@ -98,17 +98,17 @@ class TestNumbers:
                     "segments": segments,
                     "window": windows[window.window_ms],
                 }
-                assert value(found, "window_lists", **labels, view=window.view) == group.lists
+                assert value(series_values, "window_lists", **labels, view=window.view) == group.lists
                 if window.view == "final":
-                    assert value(found, "window_lists_with_feedback", **labels, view="final") == group.lists_with_feedback
+                    assert value(series_values, "window_lists_with_feedback", **labels, view="final") == group.lists_with_feedback
                 for metric, number in group.values.items():
                     name, _, k = metric.partition("@")
-                    assert value(found, f"{prefix}{name}", **labels, k=k) == number
+                    assert value(series_values, f"{prefix}{name}", **labels, k=k) == number
                     seen += 1
                     if metric in group.values_with_feedback and name != "item_hit_rate":
                         assert number * group.lists / group.lists_with_feedback == pytest.approx(group.values_with_feedback[metric])
         assert seen > 250
-        gauges = [name for name, labels in found if {"k", "window"} <= {label for label, _ in labels}]
+        gauges = [name for name, labels in series_values if {"k", "window"} <= {label for label, _ in labels}]
         assert len(gauges) == seen
 
     def test_a_perfect_variant_is_exactly_one(self) -> None:
@@ -120,9 +120,9 @@ class TestNumbers:
     def test_windows_have_their_end(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
-        found = samples(exposition)
-        assert value(found, "window_end_timestamp_seconds", window="5m", view="final") == START_MS / 1_000 + 2 * 60
-        assert value(found, "window_end_timestamp_seconds", window="1h", view="live") == START_MS / 1_000 + 33 * 60
+        series_values = samples(exposition)
+        assert value(series_values, "window_end_timestamp_seconds", window="5m", view="final") == START_MS / 1_000 + 2 * 60
+        assert value(series_values, "window_end_timestamp_seconds", window="1h", view="live") == START_MS / 1_000 + 33 * 60
 
     def test_a_withheld_window_has_no_end_and_is_counted(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
@@ -130,9 +130,9 @@ class TestNumbers:
         withheld = replace(report, windows=windows, user_windows=(UniqueUserWindow(300_000, START_MS, False),), withheld=4)
         exposition = pipeline.exposition()
         exposition.show(withheld)
-        found = samples(exposition)
-        assert named(found, "window_end_timestamp_seconds") == named(found, "window_users_end_timestamp_seconds") == []
-        assert value(found, "windows_withheld_total") == 4
+        series_values = samples(exposition)
+        assert named(series_values, "window_end_timestamp_seconds") == named(series_values, "window_users_end_timestamp_seconds") == []
+        assert value(series_values, "windows_withheld_total") == 4
 
     def test_users_of_a_variant_without_other_series_are_shown(self, pipeline: Pipeline) -> None:
         user_samples = UniqueUserWindow(300_000, START_MS, True, (UserCounts(("old", "control"), 3, {}),))
@@ -144,12 +144,12 @@ class TestNumbers:
         pipeline = two_variants().move_on(START_MS + 45 * MINUTE_MS)
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
-        found = samples(exposition)
-        ended = [(labels, end) for labels, end in named(found, "window_users_end_timestamp_seconds")]
+        series_values = samples(exposition)
+        ended = [(labels, end) for labels, end in named(series_values, "window_users_end_timestamp_seconds")]
         assert ended == [({"window": window}, START_MS / 1_000 + 3 * 60) for window in ("5m", "1h")]
         of_hour = {
             variant: tuple(
-                value(found, name, experiment="ranker" if variant else "", variant=variant, window="1h", **k)
+                value(series_values, name, experiment="ranker" if variant else "", variant=variant, window="1h", **k)
                 for name, k in (("window_users", {}), ("user_hit_rate", {"k": "2"}), ("user_hit_rate", {"k": "10"}))
             )
             for variant in ("", "control", "treatment")
@@ -160,16 +160,18 @@ class TestNumbers:
         report = pipeline.report()
         exposition = pipeline.exposition()
         exposition.show(report)
-        found = samples(exposition)
+        series_values = samples(exposition)
         (hour,) = [window for window in report.windows if window.window_ms == 3_600_000 and window.view == "final"]
         for group in hour.groups:
             labels = {"experiment": group.group.experiment, "variant": group.group.variant}
             if not group.group.segment:
-                lists = value(found, "final_lists_total", **labels)
-                assert value(found, "final_ndcg_sum_total", **labels, k="10") / lists == group.values["ndcg@10"]
-                with_feedback = value(found, "final_lists_with_feedback_total", **labels)
-                assert value(found, "final_ndcg_sum_total", **labels, k="10") / with_feedback == group.values_with_feedback["ndcg@10"]
-                hits, places = (value(found, f"final_item_hit_rate_{kind}_total", **labels, k="2") for kind in ("hits", "places"))
+                lists = value(series_values, "final_lists_total", **labels)
+                assert value(series_values, "final_ndcg_sum_total", **labels, k="10") / lists == group.values["ndcg@10"]
+                with_feedback = value(series_values, "final_lists_with_feedback_total", **labels)
+                assert (
+                    value(series_values, "final_ndcg_sum_total", **labels, k="10") / with_feedback == group.values_with_feedback["ndcg@10"]
+                )
+                hits, places = (value(series_values, f"final_item_hit_rate_{kind}_total", **labels, k="2") for kind in ("hits", "places"))
                 assert hits / places == group.values["item_hit_rate@2"]
 
     def test_variants_have_a_role(self, pipeline: Pipeline) -> None:
@@ -184,21 +186,25 @@ class TestCounts:
         pipeline.feed("feedback", MalformedEvent("bad_json", ""), clicked("u9", "a", ts=START_MS)).move_on(START_MS + 200 * MINUTE_MS)
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
-        found = samples(exposition)
-        assert value(found, "events_total", topic="impressions") == 6
-        assert value(found, "events_total", topic="feedback") == 7
-        assert value(found, "dropped_total", topic="feedback", reason="bad_json") == 1
-        assert value(found, "dropped_total", topic="feedback", reason="late") == value(found, "late_total", topic="feedback") == 1
-        assert value(found, "feedback_matched_total", topic="feedback") == 3
-        assert value(found, "feedback_unmatched_total", topic="feedback", reason="out_of_list") == 1
+        series_values = samples(exposition)
+        assert value(series_values, "events_total", topic="impressions") == 6
+        assert value(series_values, "events_total", topic="feedback") == 7
+        assert value(series_values, "dropped_total", topic="feedback", reason="bad_json") == 1
+        assert (
+            value(series_values, "dropped_total", topic="feedback", reason="late")
+            == value(series_values, "late_total", topic="feedback")
+            == 1
+        )
+        assert value(series_values, "feedback_matched_total", topic="feedback") == 3
+        assert value(series_values, "feedback_unmatched_total", topic="feedback", reason="out_of_list") == 1
 
     def test_counters_exist_before_the_first_event(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
         exposition.show(pipeline.report())
-        found = samples(exposition)
-        assert value(found, "dropped_total", topic="impressions", reason="too_many_items") == 0
-        assert value(found, "feedback_unmatched_total", topic="impressions", reason="too_old") == 0
-        assert value(found, "key_mismatch_total", topic="feedback") == 0
+        series_values = samples(exposition)
+        assert value(series_values, "dropped_total", topic="impressions", reason="too_many_items") == 0
+        assert value(series_values, "feedback_unmatched_total", topic="impressions", reason="too_old") == 0
+        assert value(series_values, "key_mismatch_total", topic="feedback") == 0
 
     def test_every_reason_of_the_engine_has_a_series_from_the_start(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
@@ -222,9 +228,9 @@ class TestCounts:
         report = pipeline.report()
         exposition = pipeline.exposition()
         exposition.show(replace(report, counts={**report.counts, ("experiment_lists_full", "impressions"): 3}))
-        found = samples(exposition)
-        assert value(found, "experiment_lists_full_total", topic="impressions") == 3
-        assert "experiment_lists_full" not in {labels["reason"] for labels, _ in named(found, "dropped_total")}
+        series_values = samples(exposition)
+        assert value(series_values, "experiment_lists_full_total", topic="impressions") == 3
+        assert "experiment_lists_full" not in {labels["reason"] for labels, _ in named(series_values, "dropped_total")}
 
     def test_refused_events_are_the_same_in_series_and_report(self, pipeline: Pipeline) -> None:
         report = pipeline.report()
@@ -305,7 +311,7 @@ class TestTable:
     )
     def test_the_accept_header_chooses_the_format(self, pipeline: Pipeline, accept: str, wanted: str) -> None:
         page, content_type = pipeline.exposition().page(accept)
-        assert content_type == next(known for name, known in CONTENT_TYPES.items() if name == wanted)
+        assert content_type == next(content_type for name, content_type in CONTENT_TYPES.items() if name == wanted)
         assert page.endswith(b"# EOF\n") is (wanted == "openmetrics")
         assert page.count(b"# EOF\n") == (wanted == "openmetrics")
 
@@ -402,23 +408,26 @@ class TestLife:
     def test_each_store_server_has_series_and_hidden_values_are_absent(self, pipeline: Pipeline) -> None:
         status = ProcessStatus(store_nodes=(StoreNode("a:1", 5, 0, True, False), StoreNode("b:1", 7)))
         exposition = pipeline.exposition(status, loop=False)
-        found = samples(exposition)
-        assert named(found, "store_memory_bytes") == [({"node": "a:1"}, 5), ({"node": "b:1"}, 7)]
-        assert named(found, "store_memory_limit_bytes") == [({"node": "a:1"}, 0)]
-        assert (named(found, "store_evicts"), named(found, "store_forgets")) == ([({"node": "a:1"}, 1)], [({"node": "a:1"}, 0)])
+        series_values = samples(exposition)
+        assert named(series_values, "store_memory_bytes") == [({"node": "a:1"}, 5), ({"node": "b:1"}, 7)]
+        assert named(series_values, "store_memory_limit_bytes") == [({"node": "a:1"}, 0)]
+        assert (named(series_values, "store_evicts"), named(series_values, "store_forgets")) == (
+            [({"node": "a:1"}, 1)],
+            [({"node": "a:1"}, 0)],
+        )
         status.store_nodes = ()
         assert not [name for name, _ in samples(exposition) if name.startswith("streammetrics_store_memory")]
 
     def test_commit_times_are_a_histogram(self, pipeline: Pipeline) -> None:
-        found = samples(pipeline.exposition(busy_status()))
-        buckets = [count for _, count in named(found, "commit_seconds_bucket")]
+        series_values = samples(pipeline.exposition(busy_status()))
+        buckets = [count for _, count in named(series_values, "commit_seconds_bucket")]
         assert buckets == sorted(buckets)
-        assert value(found, "commit_seconds_bucket", le="0.0025") == 1
-        assert value(found, "commit_seconds_bucket", le="0.01") == 2
-        assert value(found, "commit_seconds_bucket", le="+Inf") == value(found, "commit_seconds_count") == 3
-        assert value(found, "commit_seconds_sum") == 60.0035
-        assert value(found, "commits_total", status="written") == 3
-        assert value(found, "commits_total", status="fenced") == 0
+        assert value(series_values, "commit_seconds_bucket", le="0.0025") == 1
+        assert value(series_values, "commit_seconds_bucket", le="0.01") == 2
+        assert value(series_values, "commit_seconds_bucket", le="+Inf") == value(series_values, "commit_seconds_count") == 3
+        assert value(series_values, "commit_seconds_sum") == 60.0035
+        assert value(series_values, "commits_total", status="written") == 3
+        assert value(series_values, "commits_total", status="fenced") == 0
 
     def test_a_commit_during_a_scrape_leaves_buckets_ascending(self, pipeline: Pipeline) -> None:
         status = busy_status()
@@ -496,14 +505,14 @@ class TestExperiments:
         assert folded[1] - folded[0] == len([*measure_rows(second), *preference_rows(second)])
 
     def test_a_variant_over_the_limit_is_left_out_and_others_are_shown(self) -> None:
-        found = ranker()
+        experiment = ranker()
         exposition = Pipeline().exposition(label_values_max=1)
-        exposition.show(with_experiments(experiments("ranker"), found))
+        exposition.show(with_experiments(experiments("ranker"), experiment))
         on_page = samples(exposition)
         assert {labels["variant"] for labels, _ in named(on_page, "experiment_mean")} == {"control"}
         assert [number for labels, number in named(on_page, "experiment_verdict") if not labels["variant"]] == [-1]
-        of_variant = [row for row in measure_rows(found) if row.variant == "treatment"]
-        assert value(on_page, "series_folded_total") == len([*of_variant, *preference_rows(found)])
+        of_variant = [row for row in measure_rows(experiment) if row.variant == "treatment"]
+        assert value(on_page, "series_folded_total") == len([*of_variant, *preference_rows(experiment)])
 
     def test_an_ended_experiment_vanishes(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
@@ -537,12 +546,12 @@ class TestBounds:
     def test_experiments_over_the_limit_share_counters_and_have_no_mean(self) -> None:
         exposition = Pipeline().exposition(label_values_max=2)
         exposition.show(experiments("a", "b", "c", "d"))
-        found = samples(exposition)
-        assert {labels["experiment"] for labels, _ in named(found, "ndcg")} == {"", "a", "b"}
-        assert value(found, "final_lists_total", experiment=OTHER, variant=OTHER) == 2
-        assert value(found, "final_lists_total", experiment="", variant="") == 4
-        per_group = len([key for key in found if ("experiment", "a") in key[1] and {"window"} <= {label for label, _ in key[1]}])
-        assert value(found, "series_folded_total") == 2 * per_group
+        series_values = samples(exposition)
+        assert {labels["experiment"] for labels, _ in named(series_values, "ndcg")} == {"", "a", "b"}
+        assert value(series_values, "final_lists_total", experiment=OTHER, variant=OTHER) == 2
+        assert value(series_values, "final_lists_total", experiment="", variant="") == 4
+        per_group = len([key for key in series_values if ("experiment", "a") in key[1] and {"window"} <= {label for label, _ in key[1]}])
+        assert value(series_values, "series_folded_total") == 2 * per_group
 
     def test_a_segment_with_a_taken_name_is_left_out_and_counted(self) -> None:
         pipeline = Pipeline(segments=("surface",)).feed("impressions", shown("u1"))
@@ -552,11 +561,11 @@ class TestBounds:
         both = [replace(home, group=Group("", "", "surface", "home=x"), lists=1), replace(home, group=Group("", "", "surface=home", "x"))]
         exposition = pipeline.exposition()
         exposition.show(replace(report, windows=(replace(window, groups=tuple(both)),)))
-        found = samples(exposition)
-        assert named(found, "window_lists") == [
+        series_values = samples(exposition)
+        assert named(series_values, "window_lists") == [
             ({"experiment": "", "variant": "", "segments": "surface=home=x", "window": "5m", "view": "final"}, 1)
         ]
-        assert value(found, "series_folded_total") == 2 + len(home.values)
+        assert value(series_values, "series_folded_total") == 2 + len(home.values)
 
     def test_users_of_experiments_over_the_limit_are_left_out_and_counted(self) -> None:
         pipeline = Pipeline()
@@ -586,14 +595,14 @@ class TestBounds:
         limit = 150
         exposition = pipeline.exposition(busy_status(), series_max=limit)
         exposition.show(pipeline.report())
-        found = samples(exposition)
-        assert len(found) == limit == value(found, "series") == value(found, "series_limit")
+        series_values = samples(exposition)
+        assert len(series_values) == limit == value(series_values, "series") == value(series_values, "series_limit")
         whole = pipeline.exposition(busy_status())
         whole.show(pipeline.report())
-        assert found.items() - samples(whole).items() == {
-            (key, number) for key, number in found.items() if key[0].startswith("streammetrics_series")
+        assert series_values.items() - samples(whole).items() == {
+            (key, number) for key, number in series_values.items() if key[0].startswith("streammetrics_series")
         }
-        assert value(found, "series_folded_total") == len(samples(whole)) - limit
+        assert value(series_values, "series_folded_total") == len(samples(whole)) - limit
 
     def test_shown_and_left_out_series_add_up_at_every_limit(self, pipeline: Pipeline) -> None:
         report, whole = pipeline.report(), Pipeline().exposition(label_values_max=1)
@@ -602,8 +611,8 @@ class TestBounds:
         for limit in range(10, int(series), 37):
             exposition = pipeline.exposition(label_values_max=1, series_max=limit)
             exposition.show(report)
-            found = samples(exposition)
-            assert value(found, "series") + value(found, "series_left_out") == series + folded
+            series_values = samples(exposition)
+            assert value(series_values, "series") + value(series_values, "series_left_out") == series + folded
 
     def test_the_same_series_are_left_out_each_time_and_totals_last(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition(series_max=700)

@@ -31,10 +31,10 @@ class TestClean:
 
     @given(st.text(st.characters(), max_size=CHARS_MAX * 2))
     def test_any_value_becomes_one_short_encodable_line(self, value: str) -> None:
-        shown = clean(value)
-        assert len(shown) <= CHARS_MAX
-        assert len(shown.splitlines()) <= 1
-        shown.encode()
+        text = clean(value)
+        assert len(text) <= CHARS_MAX
+        assert len(text.splitlines()) <= 1
+        text.encode()
 
     @given(st.lists(st.text(st.sampled_from("a\n\r\x00\ud800"), max_size=4), unique=True, min_size=2))
     def test_distinct_values_stay_distinct(self, values: list[str]) -> None:
@@ -60,9 +60,9 @@ class TestLabelNames:
         assert own_names(LabelNames(2), groups("a", "b")) == {"a", "b"}
 
     def test_over_the_limit_experiments_and_their_variants_are_other(self) -> None:
-        found = LabelNames(2).assign(groups("a", "b", "c"), [])
-        assert found[Group("c", "control")] == (OTHER, OTHER, "")
-        assert found[Group("b", "control")] == ("b", "control", "")
+        groups_by_name = LabelNames(2).assign(groups("a", "b", "c"), [])
+        assert groups_by_name[Group("c", "control")] == (OTHER, OTHER, "")
+        assert groups_by_name[Group("b", "control")] == ("b", "control", "")
 
     def test_all_traffic_does_not_count_for_the_limit(self) -> None:
         assert LabelNames(1).assign(groups("a"), [])[Group()] == ("", "", "")
@@ -83,20 +83,20 @@ class TestLabelNames:
         assert own_names(names, groups("new"), groups("old", "new")) == {"new"}
 
     def test_variants_are_limited(self) -> None:
-        found = LabelNames(1).assign([Group("a", "x"), Group("a", "y")], [])
-        assert found[Group("a", "x")] == ("a", "x", "")
-        assert found[Group("a", "y")] == ("a", OTHER, "")
+        groups = LabelNames(1).assign([Group("a", "x"), Group("a", "y")], [])
+        assert groups[Group("a", "x")] == ("a", "x", "")
+        assert groups[Group("a", "y")] == ("a", OTHER, "")
 
     def test_segments_are_limited(self) -> None:
-        found = LabelNames(1).assign([Group("", "", "s", "x"), Group("", "", "s", "y")], [])
-        assert [shown.segments for shown in found.values()] == ["s=x", OTHER]
+        groups = LabelNames(1).assign([Group("", "", "s", "x"), Group("", "", "s", "y")], [])
+        assert [shown.segments for shown in groups.values()] == ["s=x", OTHER]
 
     def test_of_two_segments_with_one_text_the_first_keeps_it(self) -> None:
         early, late = Group("", "", "s=x", "y"), Group("", "", "s", "x=y")
         names = LabelNames(2)
         names.assign([early], [])
-        found = names.assign([late, early], [])
-        assert (found[early].segments, found[late].segments) == ("s=x=y", OTHER)
+        groups = names.assign([late, early], [])
+        assert (groups[early].segments, groups[late].segments) == ("s=x=y", OTHER)
 
 
 READINGS = st.lists(st.dictionaries(st.sampled_from("xyz"), st.tuples(st.sampled_from("ab"), st.integers(0, 9))), max_size=8)

@@ -74,9 +74,9 @@ def test_the_page_names_the_series_whose_kind_their_names_do_not_show() -> None:
 
 
 def test_the_page_of_the_exporters_has_the_generated_table() -> None:
-    found = MARKED.search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None, f"{PAGE} has no <!-- series --> ... <!-- /series -->"
-    assert found[1].strip() == markdown().strip(), "replace it with the output of: python -m streammetrics.exporters.prometheus.series"
+    match = MARKED.search(PAGE.read_text(encoding="utf-8"))
+    assert match is not None, f"{PAGE} has no <!-- series --> ... <!-- /series -->"
+    assert match[1].strip() == markdown().strip(), "replace it with the output of: python -m streammetrics.exporters.prometheus.series"
 
 
 @each_series

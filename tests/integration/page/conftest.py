@@ -44,13 +44,13 @@ def visit(chromium: Browser, serve: Serve) -> Iterator[Open]:
     def opened(base: str, path: str = "", *, expected: tuple[str, ...] = (), fake_clock: bool = True, **options: Any) -> Visit:
         page = chromium.new_context(**{"viewport": WIDE, **options}).new_page()
         page.set_default_timeout(SECONDS)
-        found = Visit(page, base, expected)
-        found.watch()
+        page_visit = Visit(page, base, expected)
+        page_visit.watch()
         if fake_clock:
             page.clock.install()
-        visits.append(found)
+        visits.append(page_visit)
         page.goto(f"{base}/{path}")
-        return found
+        return page_visit
 
     yield opened
     for visit in visits:

@@ -24,13 +24,13 @@ TABLE = "Variants side by side, final lists since the start to"
 
 class TestPointer:
     def test_a_chart_shows_the_values_at_the_pointer_and_else_the_newest(self, visit: Open, fresh: Served) -> None:
-        found = visit(fresh.base)
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        page_visit = visit(fresh.base)
+        figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         newest, readout = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".readout")
         expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
         figure.locator(".u-over").hover(position={"x": 3, "y": 100})
         expect(readout).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
-        found.page.locator("h1").hover()
+        page_visit.page.locator("h1").hover()
         expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
 
 
@@ -90,17 +90,17 @@ class TestWithoutAMouse:
     def test_arrow_keys_move_the_cursor_of_a_chart_and_updates_keep_it(
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
-        found = visit(fresh.base)
-        slider = found.page.get_by_role("slider", name="Lift of NDCG@10 against control, since the start, by time")
+        page_visit = visit(fresh.base)
+        slider = page_visit.page.get_by_role("slider", name="Lift of NDCG@10 against control, since the start, by time")
         slider.focus()
         ends = [report.entered_ms for report in history[1][-5:]]
         assert None not in ends
         for key, end in (("ArrowLeft", ends[3]), ("ArrowLeft", ends[2]), ("Home", ends[0]), ("ArrowRight", ends[1])):
-            found.page.keyboard.press(key)
+            page_visit.page.keyboard.press(key)
             expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}".replace(" ", r"\s")))
         fresh.answers.show(with_experiments(history[1][-1], *history[1][-2].experiments))
-        found.ask_again()
-        expect(found.page.locator("section .readout").first).to_contain_text(f"To {clock(ends[1] or 0)}")
+        page_visit.ask_again()
+        expect(page_visit.page.locator("section .readout").first).to_contain_text(f"To {clock(ends[1] or 0)}")
         expect(slider).to_be_focused()
 
     def test_a_term_is_explained_by_keyboard_and_closed_again(self, visit: Open, still: Served) -> None:
@@ -184,19 +184,19 @@ class TestWithoutAMouse:
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
-        found = visit(fresh.base)
-        live(found.page)
-        spoken = found.page.get_by_role("status")
+        page_visit = visit(fresh.base)
+        live(page_visit.page)
+        spoken = page_visit.page.get_by_role("status")
         expect(spoken).to_have_text("")
         better = SimulatedUsers(story.pipeline.engine.layout, {"control": 0.6, "treatment": 0.8})
         better.add_users(2_000)
         fresh.answers.show(with_experiments(reports[-1], better.report(story.policy)))
-        found.ask_again()
+        page_visit.ask_again()
         expect(spoken).to_have_text(
             re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* 95\u00a0% confidence, safe to check at any time\.$")
         )
-        expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
+        expect(page_visit.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
         crossed = better.report(story.policy, joined=FeedbackCounts(10, 190))
         fresh.answers.show(with_experiments(reports[-1], crossed))
-        found.ask_again()
+        page_visit.ask_again()
         expect(spoken).to_contain_text("Invalid. 95 % of all feedback matches no list")

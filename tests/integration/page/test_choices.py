@@ -42,46 +42,46 @@ class TestChoices:
         expect(found.section(EXPERIMENT)).to_contain_text("Verdicts, means and users cover all lists, not only surface=home.")
 
     def test_the_statistics_of_the_day_can_be_chosen(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
-        found.choose("Statistics", "this day (UTC)")
-        expect(found.section(EXPERIMENT).locator(".verdict")).to_contain_text("Final lists on 2024-11-21 (UTC)")
+        page_visit = visit(still.base)
+        page_visit.choose("Statistics", "this day (UTC)")
+        expect(page_visit.section(EXPERIMENT).locator(".verdict")).to_contain_text("Final lists on 2024-11-21 (UTC)")
 
     def test_unknown_choices_in_the_address_give_the_defaults(self, visit: Open, still: Served) -> None:
-        found = visit(still.base, "?window=9y&metric=<b>&k=0&lists=none&segment=x&scope=&experiment=none")
-        expect(found.page.get_by_label("Metric", exact=True)).to_have_value("ndcg")
-        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        page_visit = visit(still.base, "?window=9y&metric=<b>&k=0&lists=none&segment=x&scope=&experiment=none")
+        expect(page_visit.page.get_by_label("Metric", exact=True)).to_have_value("ndcg")
+        expect(page_visit.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
 
     def test_all_metrics_can_be_opened_and_stay_open(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
-        found = visit(fresh.base)
-        part = found.section(EXPERIMENT).locator("details", has=found.page.get_by_text("All metrics"))
+        page_visit = visit(fresh.base)
+        part = page_visit.section(EXPERIMENT).locator("details", has=page_visit.page.get_by_text("All metrics"))
         part.locator("summary").click()
         metrics = fetched(fresh.base)["settings"]["metrics"]
         expect(part.locator("tbody tr")).to_have_count(len(metrics) + 2)  # and user_hit_rate at both cut-offs
         fresh.answers.show(with_experiments(history[1][-1]))
-        found.ask_again()
-        expect(found.section(EXPERIMENT)).to_contain_text("no user of this experiment has a final list")
+        page_visit.ask_again()
+        expect(page_visit.section(EXPERIMENT)).to_contain_text("no user of this experiment has a final list")
         expect(part.locator("tbody tr")).to_have_count(len(metrics))
 
     def test_open_parts_and_focus_stay_when_an_experiment_appears(
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
-        found = visit(fresh.base)
-        part = found.section("All traffic").locator("details", has=found.page.get_by_text("All metrics"))
+        page_visit = visit(fresh.base)
+        part = page_visit.section("All traffic").locator("details", has=page_visit.page.get_by_text("All metrics"))
         part.locator("summary").click()
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
         first = experiment({"control": 0.5, "treatment": 0.5}, name="a-first")
         fresh.answers.show(with_experiments(history[1][-1], first, *history[1][-1].experiments))
-        found.ask_again()
-        expect(found.section("Experiment")).to_have_count(2)
-        expect(found.section("Experiment").last).to_contain_text("a-first")  # it is undecided, so the other one comes first
+        page_visit.ask_again()
+        expect(page_visit.section("Experiment")).to_have_count(2)
+        expect(page_visit.section("Experiment").last).to_contain_text("a-first")  # it is undecided, so the other one comes first
         expect(part).to_have_attribute("open", "")
         expect(part.locator("tbody tr")).not_to_have_count(0)
         expect(part.locator("summary")).to_be_focused()
-        expect(found.page.locator("details[open]")).to_have_count(1)
+        expect(page_visit.page.locator("details[open]")).to_have_count(1)
         fresh.answers.show(history[1][-1])
-        found.ask_again()
-        expect(found.section("Experiment")).to_have_count(1)
+        page_visit.ask_again()
+        expect(page_visit.section("Experiment")).to_have_count(1)
         expect(part).to_have_attribute("open", "")
         expect(part.locator("summary")).to_be_focused()
 
@@ -91,11 +91,11 @@ class TestChoices:
         report = history[1][-1]
         whole = [replace(window, groups=tuple(values for values in window.groups if not values.group.segment)) for window in report.windows]
         fresh.answers.show(replace(report, windows=tuple(whole)))
-        found = visit(fresh.base)
-        statistics = found.page.get_by_label("Statistics", exact=True)
+        page_visit = visit(fresh.base)
+        statistics = page_visit.page.get_by_label("Statistics", exact=True)
         statistics.focus()
-        expect(found.page.get_by_label("Segment", exact=True)).to_have_count(0)
+        expect(page_visit.page.get_by_label("Segment", exact=True)).to_have_count(0)
         fresh.answers.show(report)
-        found.ask_again()
-        expect(found.page.get_by_label("Segment", exact=True)).to_be_visible()
+        page_visit.ask_again()
+        expect(page_visit.page.get_by_label("Segment", exact=True)).to_be_visible()
         expect(statistics).to_be_focused()

@@ -36,14 +36,14 @@ class TestCurves:
         stored = history_of(reports)
         port = serve(story.answers())
         port.answers.show(reports[-1], stored)  # a new process has one report, and the stored history
-        found = visit(port.base)
-        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-lift")
-        shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
+        page_visit = visit(port.base)
+        curves_are_drawn(page_visit.page, f"experiment-{EXPERIMENT}-lift")
+        points = page_visit.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
         series = stored.of(EXPERIMENT, "start").snapshots.kept
         first = next(at for at, snapshot in series if any(point.lift is not None for point in snapshot.points))
-        assert shown["ends"][0] == shown["x"][0] == first
-        assert shown["x"][1] == reports[-1].entered_ms
-        assert len(shown["ends"]) > 30
+        assert points["ends"][0] == points["x"][0] == first
+        assert points["x"][1] == reports[-1].entered_ms
+        assert len(points["ends"]) > 30
 
     def test_lists_that_were_read_late_have_points_and_no_marks(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
@@ -56,12 +56,12 @@ class TestCurves:
         port = serve(story.answers(), *(report for report in reports if report.entered_ms == first))
         filled = DownsampledValues(series.snapshots.width_ms, (*late, kept[-1]))
         port.answers.show(reports[-1], History((msgspec.structs.replace(series, snapshots=filled),)))
-        found = visit(port.base)
+        page_visit = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"
-        curves_are_drawn(found.page, chart)
-        shown = found.page.evaluate(DRAWN, chart)
-        assert shown["ends"] == [at for at, _ in kept if at >= first], "also between the two that this process has"
-        assert shown["marks"] == []
+        curves_are_drawn(page_visit.page, chart)
+        points = page_visit.page.evaluate(DRAWN, chart)
+        assert points["ends"] == [at for at, _ in kept if at >= first], "also between the two that this process has"
+        assert points["marks"] == []
 
     def test_a_change_of_the_verdict_has_its_sign_on_the_curve_and_its_text_below(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
@@ -74,21 +74,21 @@ class TestCurves:
         port = serve(story.answers())
         changed = DownsampledValues(series.snapshots.width_ms, tuple(words))
         port.answers.show(reports[-1], History((msgspec.structs.replace(series, snapshots=changed),)))
-        found = visit(port.base)
+        page_visit = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"
-        curves_are_drawn(found.page, chart)
-        expect(found.page.locator(f"#{chart} ul.marks li")).to_have_text([f"▼ {clock(at)}: verdict regressed"])
-        shown = found.page.evaluate(DRAWN, chart)
-        assert shown["marks"] == [["▼", at]]
-        (height,) = [y for text, _, y in found.page.evaluate(WRITTEN, chart) if text == "▼"]
-        assert height <= shown["box"]["top"]
+        curves_are_drawn(page_visit.page, chart)
+        expect(page_visit.page.locator(f"#{chart} ul.marks li")).to_have_text([f"▼ {clock(at)}: verdict regressed"])
+        points = page_visit.page.evaluate(DRAWN, chart)
+        assert points["marks"] == [["▼", at]]
+        (height,) = [y for text, _, y in page_visit.page.evaluate(WRITTEN, chart) if text == "▼"]
+        assert height <= points["box"]["top"]
 
     def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
-        found = visit(still.base, "?metric=hit_rate&window=5m")
-        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-window")
-        low, high = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-window")["y"]
+        page_visit = visit(still.base, "?metric=hit_rate&window=5m")
+        curves_are_drawn(page_visit.page, f"experiment-{EXPERIMENT}-window")
+        low, high = page_visit.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-window")["y"]
         assert 0 <= low < high <= 1
-        ranges = found.page.evaluate(
+        ranges = page_visit.page.evaluate(
             """async () => {
                  const { range } = await import("/plot.js");
                  const of = (values, bounds) => range({ bounds, lines: [{ drawn: values.map((value, end) => ({ end, value })) }] }, 0, 9);
@@ -100,17 +100,17 @@ class TestCurves:
         )] == [(True, True)] * 4  # fmt: skip
 
     def test_axes_have_the_bound_and_choices_the_label_of_each_metric(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
-        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-window")
-        shown = found.page.evaluate(
+        page_visit = visit(still.base)
+        curves_are_drawn(page_visit.page, f"experiment-{EXPERIMENT}-window")
+        points = page_visit.page.evaluate(
             """async (names) => {
                  const { metricBounds, metricName } = await import("/text.js");
                  return Object.fromEntries(names.map((name) => [name, [metricName(name), ...metricBounds(name)]]));
                }""",
             [*SHOWN],
         )
-        assert shown == {name: [record.label, 0, record.ceiling] for name, record in SHOWN.items()}
-        choices = found.page.get_by_label("Metric", exact=True).locator("option").all_text_contents()
+        assert points == {name: [record.label, 0, record.ceiling] for name, record in SHOWN.items()}
+        choices = page_visit.page.get_by_label("Metric", exact=True).locator("option").all_text_contents()
         assert set(choices) == {record.label for record in SHOWN.values()}
 
     def test_a_point_that_no_curve_reaches_is_drawn_as_a_point(self, visit: Open, still: Served) -> None:
@@ -124,8 +124,8 @@ class TestCurves:
         assert alone == [[0, 7], [1], [], []]
 
     def test_numbers_on_an_axis_are_not_rounded(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
-        digits = found.page.evaluate(
+        page_visit = visit(still.base)
+        digits = page_visit.page.evaluate(
             """async () => {
                  const { tickDigits } = await import("/text.js");
                  return [0.001, 0.0025, 0.005, 0.025, 0.05, 0.25, 0.1, 0.5, 1, 2.5, 5, 100 * 0.025, 100 * 0.07].map(tickDigits);
@@ -152,17 +152,17 @@ class TestCurves:
             else arm
             for arm in stats.variants
         )
-        found = visit(serve(story.answers(), with_experiments(reports[-1], replace(stats, variants=variants))).base)
+        page_visit = visit(serve(story.answers(), with_experiments(reports[-1], replace(stats, variants=variants))).base)
         chart = f"experiment-{EXPERIMENT}-days"
-        curves_are_drawn(found.page, chart)
-        shown = found.page.evaluate(DRAWN, chart)
-        assert shown["ends"] == [first_ms + at * DAY_MS for at in range(6)]
-        assert shown["series"][0] == [0.3, *lifts], "a lift holds for the day before its point"
-        assert shown["marks"] == [["Δ", first_ms + 3 * DAY_MS]]
+        curves_are_drawn(page_visit.page, chart)
+        points = page_visit.page.evaluate(DRAWN, chart)
+        assert points["ends"] == [first_ms + at * DAY_MS for at in range(6)]
+        assert points["series"][0] == [0.3, *lifts], "a lift holds for the day before its point"
+        assert points["marks"] == [["Δ", first_ms + 3 * DAY_MS]]
         told = f"treatment: +30.0\u00a0% before, {MINUS}15.0\u00a0% since"
-        expect(found.page.locator(f"#{chart} ul.marks li")).to_contain_text(told)
+        expect(page_visit.page.locator(f"#{chart} ul.marks li")).to_contain_text(told)
         since = f"since 2024-10-07: {MINUS}15.0\u00a0%{MINUS}20.0\u00a0% to {MINUS}10.0\u00a0%"
-        expect(found.cell("Lift", "treatment")).to_contain_text(since)
+        expect(page_visit.cell("Lift", "treatment")).to_contain_text(since)
 
     def test_an_axis_has_the_date_where_a_day_is_not_today(self, visit: Open, still: Served) -> None:
         texts = visit(still.base).page.evaluate(
@@ -177,45 +177,45 @@ class TestCurves:
         assert texts == [["09:00", "10:00"], ["23:00\n2026-03-01", "00:00\n2026-03-02", "01:00"], ["09:00\n2026-03-01", "10:00"]]
 
     def test_the_legend_switches_a_curve_off_and_on(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last hour")
+        page_visit = visit(still.base)
+        figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="over the last hour")
         switch = figure.get_by_role("button", name="control, live")
         expect(switch).to_have_attribute("aria-pressed", "true")
         expect(figure.locator(".readout")).to_contain_text("control, live")
         switch.click()
         expect(switch).to_have_attribute("aria-pressed", "false")
         expect(figure.locator(".readout")).not_to_contain_text("control, live")
-        found.page.keyboard.press("Enter")
+        page_visit.page.keyboard.press("Enter")
         expect(switch).to_have_attribute("aria-pressed", "true")
         expect(figure.locator(".readout")).to_contain_text("control, live")
 
     def test_a_chart_zooms_by_dragging_by_buttons_and_by_keys(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        page_visit = visit(still.base)
+        figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         name = f"experiment-{EXPERIMENT}-lift"
-        curves_are_drawn(found.page, name)
-        first, last = found.page.evaluate(DRAWN, name)["x"]
+        curves_are_drawn(page_visit.page, name)
+        first, last = page_visit.page.evaluate(DRAWN, name)["x"]
         whole = figure.get_by_role("button", name="Whole time")
         expect(whole).to_have_count(0)
         figure.get_by_role("button", name="Zoom in").click()
         expect(whole).to_be_visible()
-        assert found.page.evaluate(DRAWN, name)["x"] == [(first + last) / 2, last]
+        assert page_visit.page.evaluate(DRAWN, name)["x"] == [(first + last) / 2, last]
         whole.click()
         expect(whole).to_have_count(0)
-        assert found.page.evaluate(DRAWN, name)["x"] == [first, last]
+        assert page_visit.page.evaluate(DRAWN, name)["x"] == [first, last]
         figure.locator(".plot").focus()
-        found.page.keyboard.press("+")
+        page_visit.page.keyboard.press("+")
         expect(whole).to_be_visible()
-        found.page.keyboard.press("0")
+        page_visit.page.keyboard.press("0")
         expect(whole).to_have_count(0)
         box = figure.locator(".u-over").bounding_box()
         assert box is not None
-        found.page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 50)
-        found.page.mouse.down()
-        found.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50, steps=4)
-        found.page.mouse.up()
+        page_visit.page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 50)
+        page_visit.page.mouse.down()
+        page_visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50, steps=4)
+        page_visit.page.mouse.up()
         expect(whole).to_be_visible()
-        low, high = found.page.evaluate(DRAWN, name)["x"]
+        low, high = page_visit.page.evaluate(DRAWN, name)["x"]
         assert abs((low - first) / (last - first) - 0.25) < 0.02
         assert abs((high - first) / (last - first) - 0.5) < 0.02
 

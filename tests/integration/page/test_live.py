@@ -18,17 +18,20 @@ class TestDemo:
             assert process.stdout is not None
             address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
             assert address
-            found = visit(address[0], expected=("status of 503",), fake_clock=False)  # opened before the first report
-            live(found.page)
-            control, treatment = found.cell("Final", "control", section="ranker"), found.cell("Final", "treatment", section="ranker")
+            page_visit = visit(address[0], expected=("status of 503",), fake_clock=False)  # opened before the first report
+            live(page_visit.page)
+            control, treatment = (
+                page_visit.cell("Final", "control", section="ranker"),
+                page_visit.cell("Final", "treatment", section="ranker"),
+            )
             expect(control.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
             expect(treatment.locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-            head = found.head("Final", section="ranker")
+            head = page_visit.head("Final", section="ranker")
             before = head.text_content()
             assert before
             expect(head).not_to_have_text(before, timeout=SECONDS)
             assert float(control.locator(".value").text_content() or "0") > float(treatment.locator(".value").text_content() or "1")
-            expect(found.section("Pipeline")).to_contain_text("older than the allowed lateness")
+            expect(page_visit.section("Pipeline")).to_contain_text("older than the allowed lateness")
             process.kill()
 
 
@@ -36,20 +39,20 @@ class TestAskingAgain:
     def test_an_unchanged_report_gets_304_and_the_next_one_is_shown(
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
-        found = visit(fresh.base)
-        live(found.page)
-        with found.page.expect_response("**/api/report/experiments?*"):
-            found.ask_again()  # the first request of the page has no query
+        page_visit = visit(fresh.base)
+        live(page_visit.page)
+        with page_visit.page.expect_response("**/api/report/experiments?*"):
+            page_visit.ask_again()  # the first request of the page has no query
         for _ in range(2):
-            with found.page.expect_response("**/api/report/experiments?*") as answer:
-                found.ask_again()
+            with page_visit.page.expect_response("**/api/report/experiments?*") as answer:
+                page_visit.ask_again()
             assert answer.value.status == 304
-        live(found.page)
-        final = found.cell("Final", "control").locator(".value")
+        live(page_visit.page)
+        final = page_visit.cell("Final", "control").locator(".value")
         before = final.text_content()
         assert before
         fresh.answers.show(history[1][-40])
-        with found.page.expect_response("**/api/report/experiments?*") as answer:
-            found.ask_again()
+        with page_visit.page.expect_response("**/api/report/experiments?*") as answer:
+            page_visit.ask_again()
         assert answer.value.status == 200
         expect(final).not_to_have_text(before)

@@ -58,13 +58,13 @@ def serve_names(serve: Serve, history: tuple[Story, list[Report]], *names: str, 
     port = serve(history[0].answers())
     for minute in range(40):
         ts = now_ms - (40 - minute) * MINUTE_MS
-        shown = [
+        impressions = [
             Impression(
                 f"{at}{ts}", f"{at}{ts}", ts, ("a", "b"), ((experiment_name, variant), (names[0], names[0])), (("surface", names[0]),)
             )
             for at, variant in enumerate(variants)
         ]
-        pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
+        pipeline.feed("impressions", *impressions).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
         if minute % 20 == 19:
             pipeline.move_on(ts + MINUTE_MS - 1)
             port.answers.show(with_experiments(pipeline.report(), stats))
@@ -89,13 +89,13 @@ def forged(serve: Serve, history: tuple[Story, list[Report]]) -> Served:
 class TestNames:
     def test_names_from_events_are_never_markup(self, visit: Open, hostile: Served) -> None:
         name = HOSTILE
-        found = visit(hostile.base, "?window=5m")
-        expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>").first).to_have_text(name)
-        expect(found.page.locator("h2", has_text="<script>")).to_have_text(f"Experiment {name}")
-        found.choose("Segment", f"surface={name}")
-        expect(found.cell("Live", "<script>").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
-        open_all(found)
-        assert found.page.evaluate(
+        page_visit = visit(hostile.base, "?window=5m")
+        expect(page_visit.section(EXPERIMENT).locator(".variant", has_text="<script>").first).to_have_text(name)
+        expect(page_visit.page.locator("h2", has_text="<script>")).to_have_text(f"Experiment {name}")
+        page_visit.choose("Segment", f"surface={name}")
+        expect(page_visit.cell("Live", "<script>").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        open_all(page_visit)
+        assert page_visit.page.evaluate(
             "[document.querySelectorAll('script').length, document.images.length, document.body.dataset.ran ?? null]"
         ) == [
             3,  # the two scripts of the page, and the glossary as data
@@ -104,20 +104,20 @@ class TestNames:
         ]
 
     def test_counts_stay_beside_right_to_left_names(self, visit: Open, hebrew: Served) -> None:
-        found = visit(hebrew.base, "?window=5m")
-        verdict = found.section(HEBREW_7).locator(".verdict")
+        page_visit = visit(hebrew.base, "?window=5m")
+        verdict = page_visit.section(HEBREW_7).locator(".verdict")
         expect(verdict.locator(".fine")).to_contain_text("6,000 users: ")
         expect(verdict.locator(".reason")).to_contain_text(f"{HEBREW_7}: 20.8\u00a0% lower NDCG@10 than control")
         assert verdict.locator("p").evaluate_all(OUT_OF_ORDER) == []
 
     def test_names_are_isolated_from_the_text_around_them(self, visit: Open, hebrew: Served) -> None:
-        found = visit(hebrew.base, "?window=5m")
-        found.choose("Segment", f"surface=\u2068{HEBREW}\u2069")
-        assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={HEBREW}"]
-        expect(found.cell("Live", HEBREW_7, section=HEBREW_7).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
-        expect(found.page.locator(".plot canvas").first).to_be_visible()
-        open_all(found)
-        texts = found.page.evaluate(READ)
+        page_visit = visit(hebrew.base, "?window=5m")
+        page_visit.choose("Segment", f"surface=\u2068{HEBREW}\u2069")
+        assert parse_qs(urlsplit(page_visit.page.url).query)["segment"] == [f"surface={HEBREW}"]
+        expect(page_visit.cell("Live", HEBREW_7, section=HEBREW_7).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        expect(page_visit.page.locator(".plot canvas").first).to_be_visible()
+        open_all(page_visit)
+        texts = page_visit.page.evaluate(READ)
         assert len([text for kind, text in texts if HEBREW in text or HEBREW_7 in text]) > 20
         assert {kind for kind, text in texts if HEBREW in text} >= {"bdi", "option", "aria-valuetext"}
         bare = [
@@ -129,14 +129,14 @@ class TestNames:
 
     def test_no_name_changes_the_reading_direction(self, visit: Open, forged: Served) -> None:
         seen = f"new{REPLACED * len(BIDI_CONTROLS)} %4 yb retteb"
-        found = visit(forged.base, "?window=5m")
-        expect(found.section(f"{seen} 7").locator(".verdict .reason")).to_contain_text(f"{seen}: ")
-        found.choose("Segment", f"surface=\u2068{seen}\u2069")
-        assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={FORGED}"]
-        expect(found.cell("Live", seen, section=f"{seen} 7").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
-        open_all(found)
+        page_visit = visit(forged.base, "?window=5m")
+        expect(page_visit.section(f"{seen} 7").locator(".verdict .reason")).to_contain_text(f"{seen}: ")
+        page_visit.choose("Segment", f"surface=\u2068{seen}\u2069")
+        assert parse_qs(urlsplit(page_visit.page.url).query)["segment"] == [f"surface={FORGED}"]
+        expect(page_visit.cell("Live", seen, section=f"{seen} 7").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        open_all(page_visit)
         controls = re.compile(f"[{BIDI_CONTROLS}]")
-        texts = [re.sub("\u2068([^\u2068\u2069]*)\u2069", r"\1", text) for _, text in found.page.evaluate(READ)]
+        texts = [re.sub("\u2068([^\u2068\u2069]*)\u2069", r"\1", text) for _, text in page_visit.page.evaluate(READ)]
         assert len([text for text in texts if seen in text]) > 20
         assert [text for text in texts if controls.search(text)] == []
         (reported,) = fetched(forged.base)["experiments"]
@@ -144,24 +144,24 @@ class TestNames:
 
     def test_the_page_replaces_the_same_characters_as_python(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
-        found = page.evaluate(
+        values = page.evaluate(
             """async () => {
                  const { fit } = await import("/text.js");
                  const every = Array.from({ length: 0x110000 }, (_, code) => code);
                  return every.filter((code) => fit(String.fromCodePoint(code)) !== String.fromCodePoint(code));
                }"""
         )
-        assert found == [code for code in range(0x110000) if fit(chr(code)) != chr(code)]
+        assert values == [code for code in range(0x110000) if fit(chr(code)) != chr(code)]
 
     def test_nouns_agree_with_their_count(self, visit: Open, still: Served) -> None:
         page = visit(still.base).page
-        found = page.evaluate(
+        values = page.evaluate(
             """async () => {
                  const { countedText } = await import("/text.js");
                  return [0, 1, 12_000].map((count) => countedText(count, "rebalance"));
                }"""
         )
-        assert found == [counted(count, "rebalance") for count in (0, 1, 12_000)]
+        assert values == [counted(count, "rebalance") for count in (0, 1, 12_000)]
 
     def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
@@ -173,6 +173,6 @@ class TestNames:
         )
         port = serve(history[0].answers())
         port.answers.show(pipeline.report())
-        found = visit(port.base, viewport=NARROW)
-        expect(found.page.locator("h2", has_text="eee")).to_be_visible()
-        assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        page_visit = visit(port.base, viewport=NARROW)
+        expect(page_visit.page.locator("h2", has_text="eee")).to_be_visible()
+        assert page_visit.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

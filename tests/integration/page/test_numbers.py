@@ -101,15 +101,15 @@ class TestNumbers:
             ((), None),
         ):
             port = serve(story.answers(), replace(reports[-1], user_windows=windows))
-            found = visit(port.base)
-            expect(found.cell("Final", "treatment").locator(".value")).to_be_visible()
-            head = found.head("Users of")
+            page_visit = visit(port.base)
+            expect(page_visit.cell("Final", "treatment").locator(".value")).to_be_visible()
+            head = page_visit.head("Users of")
             if words is None:
                 expect(head).to_have_count(0)
             else:
                 expect(head).to_contain_text(words)
-                expect(found.cell("Users of", "treatment")).to_have_text(MISSING)
-            found.page.goto("about:blank")  # otherwise it polls a closed port
+                expect(page_visit.cell("Users of", "treatment")).to_have_text(MISSING)
+            page_visit.page.goto("about:blank")  # otherwise it polls a closed port
 
     def test_reduced_lifts_and_teams_are_beside_the_plain_numbers(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
@@ -118,17 +118,17 @@ class TestNumbers:
         arms = {"control": 0.5, "treatment": 0.45, "interleaved": 0.5}
         stats = experiment(arms, name=EXPERIMENT, whole=True)
         port = serve(story.answers(), with_experiments(reports[-1], stats))
-        found = visit(port.base)
+        page_visit = visit(port.base)
         treatment = next(variant for variant in stats.variants if variant.variant == "treatment").measures[0]
         assert treatment.reduced is not None
         removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance removed"
-        expect(found.cell("Lift", "treatment")).to_contain_text(removed)
+        expect(page_visit.cell("Lift", "treatment")).to_contain_text(removed)
         (preference,) = stats.preferences
-        row = found.section(EXPERIMENT).locator(".preferences tbody tr")
+        row = page_visit.section(EXPERIMENT).locator(".preferences tbody tr")
         expect(row).to_contain_text(f"{preference.team} against {preference.against}{MINUS}{-preference.credit:.4f}")
         expect(row).to_contain_text(f"{preference.users:,}{preference.lists:,} lists")
         expect(row.locator(".badge")).to_have_text("\N{BLACK DOWN-POINTING TRIANGLE} Regressed")
-        expect(found.cell("Lift", "interleaved")).to_have_text("both rankers in one list")
+        expect(page_visit.cell("Lift", "interleaved")).to_have_text("both rankers in one list")
 
     def test_the_verdict_has_its_reason(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
@@ -144,18 +144,18 @@ class TestNumbers:
     def test_a_reason_starts_with_a_capital_letter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
         port = serve(history[0].answers(), with_experiments(history[1][-1], split))
-        found = visit(port.base)
-        reason = found.section(EXPERIMENT).locator(".verdict .reason")
+        page_visit = visit(port.base)
+        reason = page_visit.section(EXPERIMENT).locator(".verdict .reason")
         counts = "control 1,000, treatment 2,000; practically impossible by chance"
         advice = f"If the shares of {EXPERIMENT} are set wrong, copy those of your assignment, not these counts; if they change on purpose"
         expect(reason).to_have_text(f"Users are not split as configured ({counts}): fix the assignment.")
-        expect(found.section(EXPERIMENT).locator(".advice")).to_contain_text(advice)
+        expect(page_visit.section(EXPERIMENT).locator(".advice")).to_contain_text(advice)
 
     def test_what_bends_a_verdict_stands_below_it(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         warning = DataWarning("lists per user", "treatment has 4 lists per user", "look for crawlers", "treatment")
         report = replace(experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT), warnings=(warning,))
-        found = visit(serve(history[0].answers(), with_experiments(history[1][-1], report)).base)
-        verdict = found.section(EXPERIMENT).locator(".verdict")
+        page_visit = visit(serve(history[0].answers(), with_experiments(history[1][-1], report)).base)
+        verdict = page_visit.section(EXPERIMENT).locator(".verdict")
         expect(verdict).to_contain_text("Warning: Treatment has 4 lists per user. Look for crawlers.")
 
     def test_what_the_reason_says_stands_once_and_its_fix_below_it(
@@ -165,22 +165,22 @@ class TestNumbers:
         warning = DataWarning("effect changed", f"treatment on mrr@10: {change}", "to compare the lists since, set start", "treatment")
         report = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT)
         report = replace(report, verdict=Verdict("inconclusive", f"treatment: 1 % higher; {change}"), warnings=(warning,))
-        found = visit(serve(history[0].answers(), with_experiments(history[1][-1], report)).base)
-        verdict = found.section(EXPERIMENT).locator(".verdict")
+        page_visit = visit(serve(history[0].answers(), with_experiments(history[1][-1], report)).base)
+        verdict = page_visit.section(EXPERIMENT).locator(".verdict")
         expect(verdict.locator(".doubt")).to_have_text("To compare the lists since, set start.")
         assert verdict.inner_text().count("the effect has changed") == 1
 
     def test_a_new_page_has_curves_with_all_recent_points(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
+        page_visit = visit(still.base)
         asked = fetched(still.base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
+        figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
         known = next(experiment for experiment in asked["experiments"] if experiment["scope"] == "start")
         figure.get_by_text("Curves as numbers").click()
         count = lifts(still.base)
         expect(figure.locator("tbody tr")).to_have_count(count)
         assert count > 30
-        shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
-        value, lower, upper = shown["series"]
+        points = page_visit.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
+        value, lower, upper = points["series"]
         assert [len([cell for cell in column if cell is not None]) for column in (value, lower, upper)] == [count] * 3
         assert all(low < middle < high for low, middle, high in zip(lower, value, upper, strict=True))
         expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
@@ -188,22 +188,22 @@ class TestNumbers:
     def test_a_page_loads_missed_points_after_a_pause(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
         port = serve(story.answers(), *reports[:-6])
-        found = visit(port.base)
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        page_visit = visit(port.base)
+        figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         figure.get_by_text("Curves as numbers").click()
         rows = figure.locator("tbody tr")
         expect(rows).to_have_count(lifts(port.base))
         before = lifts(port.base)
         for report in reports[-6:]:
             port.answers.show(report)
-        found.page.clock.fast_forward(6 * MINUTE_MS)
+        page_visit.page.clock.fast_forward(6 * MINUTE_MS)
         expect(rows.first.locator("th")).to_have_text(clock(reports[-1].entered_ms or 0))
         expect(rows).to_have_count(before + 6)
         assert lifts(port.base) == before + 6
 
     def test_final_and_live_differ_in_text_and_curves(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last hour")
+        page_visit = visit(still.base)
+        figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="over the last hour")
         names = ["control, final", "control, live", "treatment, final", "treatment, live", "still changing"]
         expect(figure.locator(".legend li")).to_have_text(names)
         dashes = [
@@ -213,10 +213,10 @@ class TestNumbers:
         assert dashes == ["none", "2px, 3px"]
 
     def test_no_text_is_drawn_over_the_curves(self, visit: Open, still: Served) -> None:
-        found = visit(still.base)
-        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-lift")
-        written = found.page.evaluate(WRITTEN, f"experiment-{EXPERIMENT}-lift")
-        box = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")["box"]
+        page_visit = visit(still.base)
+        curves_are_drawn(page_visit.page, f"experiment-{EXPERIMENT}-lift")
+        written = page_visit.page.evaluate(WRITTEN, f"experiment-{EXPERIMENT}-lift")
+        box = page_visit.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")["box"]
         assert len(written) >= 6, "labels of both axes"
         inside = [
             text
@@ -226,12 +226,12 @@ class TestNumbers:
         assert inside == []
 
     def test_missing_values_are_not_shown_as_zero(self, visit: Open, still: Served) -> None:
-        found = visit(still.base, "?segment=surface%3Dsearch")  # this segment has no control
-        expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        expect(found.cell("Final", "control")).to_have_text(f"{MISSING}no lists")
-        found.choose("Metric", "User hit rate")
-        expect(found.cell("Final", "treatment")).to_have_text(f"{MISSING}not measured")
-        expect(found.cell("Mean", "treatment", group=1).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        page_visit = visit(still.base, "?segment=surface%3Dsearch")  # this segment has no control
+        expect(page_visit.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        expect(page_visit.cell("Final", "control")).to_have_text(f"{MISSING}no lists")
+        page_visit.choose("Metric", "User hit rate")
+        expect(page_visit.cell("Final", "treatment")).to_have_text(f"{MISSING}not measured")
+        expect(page_visit.cell("Mean", "treatment", group=1).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
 
     def test_the_pipeline_shows_lag_age_and_refused_events(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
         status = history[0].status
@@ -250,18 +250,18 @@ class TestNumbers:
         seconds = [time.monotonic()]
         answers = HttpAnswers(story.pipeline.exposition(story.status), lambda: seconds[0])
         port = serve(answers, report)
-        found = visit(port.base)
-        tile = found.section("Pipeline").locator(".tile", has_text="Events read").locator("dd")
+        page_visit = visit(port.base)
+        tile = page_visit.section("Pipeline").locator(".tile", has_text="Events read").locator("dd")
 
         expect(tile.last).to_have_text("in total")
         seconds[0] += 10
         answers.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): 1_000})))
-        found.ask_again()
+        page_visit.ask_again()
         expect(tile.last).to_have_text("100 per second now")
         for age in ("1[0-9]", "2[0-9]"):
             seconds[0] += 10
-            found.page.clock.fast_forward(10_000)
-            expect(found.page.locator("#state")).to_contain_text(re.compile(rf"report {age}\ss old"))
+            page_visit.page.clock.fast_forward(10_000)
+            expect(page_visit.page.locator("#state")).to_contain_text(re.compile(rf"report {age}\ss old"))
             expect(tile.last).to_have_text("100 per second now")
 
     def test_without_final_lists_windows_are_shown_without_a_verdict(
@@ -270,6 +270,6 @@ class TestNumbers:
         story, _ = history
         port = serve(story.answers())
         port.answers.show(story.pipeline.report())
-        found = visit(port.base)
-        expect(found.section(EXPERIMENT)).to_contain_text("No verdict yet: no user of this experiment has a final list.")
-        expect(found.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        page_visit = visit(port.base)
+        expect(page_visit.section(EXPERIMENT)).to_contain_text("No verdict yet: no user of this experiment has a final list.")
+        expect(page_visit.cell("Final", "treatment").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))

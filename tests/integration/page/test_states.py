@@ -45,39 +45,39 @@ class TestStates:
         story, reports = history
         story.status.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
         port = serve(story.answers())
-        found = visit(port.base, expected=("status of 503",))
-        expect(found.page.locator(".pill")).to_have_text("Not ready")
+        page_visit = visit(port.base, expected=("status of 503",))
+        expect(page_visit.page.locator(".pill")).to_have_text("Not ready")
         banner = [
             "The server shows no numbers yet.",
             "store: connection refused (for 3 s, 2 tries)",
             f"publisher: {UNREAD}",
             "What to do: the runbook",
         ]
-        expect(found.page.locator(".banner p")).to_have_text(banner)
-        expect(found.page.locator("main")).to_have_text("No numbers yet.")
+        expect(page_visit.page.locator(".banner p")).to_have_text(banner)
+        expect(page_visit.page.locator("main")).to_have_text("No numbers yet.")
         story.status.store_trouble = None
         port.answers.show(reports[-1])
-        found.ask_again()
-        live(found.page)
+        page_visit.ask_again()
+        live(page_visit.page)
 
     def test_without_a_watermark_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
         port = serve(history[0].answers(first_events=FirstEvents(("impressions", "feedback"))))
         port.answers.show(only_lists.report())
-        found = visit(port.base)
-        expect(found.page.locator(".pill")).to_have_text("Starting")
-        expect(found.page.locator(".banner")).to_contain_text("Live numbers count the lists so far.")
-        expect(found.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
+        page_visit = visit(port.base)
+        expect(page_visit.page.locator(".pill")).to_have_text("Starting")
+        expect(page_visit.page.locator(".banner")).to_contain_text("Live numbers count the lists so far.")
+        expect(page_visit.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
         port.answers.show(Pipeline().report())
-        found.ask_again()
-        expect(found.page.locator(".pill")).to_have_text("No data yet")
-        expect(found.page.locator(".banner")).to_contain_text("0 of 1 tasks have committed.")
-        expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES))
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".pill")).to_have_text("No data yet")
+        expect(page_visit.page.locator(".banner")).to_contain_text("0 of 1 tasks have committed.")
+        expect(page_visit.page.locator(".banner pre")).to_have_text(list(EXAMPLES))
         port.answers.show(only_lists.report())
-        found.ask_again()
-        expect(found.head("Final", section="All traffic")).to_have_text(re.compile(r"^Final\? last hourfirst ones at "))
-        expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
-        expect(found.cell("Live", "All traffic", section="All traffic")).to_contain_text("1 list")
+        page_visit.ask_again()
+        expect(page_visit.head("Final", section="All traffic")).to_have_text(re.compile(r"^Final\? last hourfirst ones at "))
+        expect(page_visit.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
+        expect(page_visit.cell("Live", "All traffic", section="All traffic")).to_contain_text("1 list")
 
     def test_in_the_first_minute_it_counts_down_to_what_comes(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story = history[0]
@@ -86,54 +86,54 @@ class TestStates:
         pipeline = Pipeline().feed("feedback", Feedback(user_id="u20", ts=pane_ms + 20_000, item_id="a", action="click"))
         port = serve(story.answers(), pipeline.feed("impressions", *lists).report())
         opened = time.time()
-        found = visit(port.base)
+        page_visit = visit(port.base)
         ends = clock(pane_ms + MINUTE_MS)
-        expect(found.page.locator(".pill")).to_have_text("Starting")
+        expect(page_visit.page.locator(".pill")).to_have_text("Starting")
         said = re.fullmatch(
             r"Events arrive\. The first whole live window comes in (\d+)\ss \((.*)\); until then the page has the lists so far\.",
-            found.page.locator(".banner.starting").inner_text(),
+            page_visit.page.locator(".banner.starting").inner_text(),
         )
         assert said is not None
         left = int(said[1])
         assert left <= 45
         earliest = int(opened) + left - 1  # the span is rounded, so up to half a second less is left
         assert said[2].replace("\u00a0", " ") in {clock(1_000 * at) for at in range(earliest, int(time.time()) + left + 2)}
-        expect(found.page.locator("#pipeline")).to_contain_text("no list is final yet")
-        expect(found.page.locator("#pipeline")).to_contain_text("No feedback has an outcome yet.")
-        expect(found.head("Live", section="new")).to_have_text(f"Live? last hourso far; ends {ends}")
-        expect(found.head("Final", section="new")).to_have_text(f"Final? last hourfirst ones at {clock(pane_ms + 32 * MINUTE_MS)}")
-        expect(found.cell("Live", "control", section="new")).to_contain_text("21 lists")
+        expect(page_visit.page.locator("#pipeline")).to_contain_text("no list is final yet")
+        expect(page_visit.page.locator("#pipeline")).to_contain_text("No feedback has an outcome yet.")
+        expect(page_visit.head("Live", section="new")).to_have_text(f"Live? last hourso far; ends {ends}")
+        expect(page_visit.head("Final", section="new")).to_have_text(f"Final? last hourfirst ones at {clock(pane_ms + 32 * MINUTE_MS)}")
+        expect(page_visit.cell("Live", "control", section="new")).to_contain_text("21 lists")
         story.now.seconds += 10
-        found.ask_again()
-        expect(found.page.locator(".banner.starting")).to_contain_text("comes in 35\u00a0s")
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".banner.starting")).to_contain_text("comes in 35\u00a0s")
         port.answers.show(pipeline.move_on(pane_ms + 66_000).report())
-        found.ask_again()
-        live(found.page)
-        expect(found.page.locator("#state")).to_contain_text("first final numbers in 31\u00a0min")
-        expect(found.page.locator("#state")).to_contain_text(re.compile(r"first verdict in \d\d\smin \(.*\) at the earliest"))
+        page_visit.ask_again()
+        live(page_visit.page)
+        expect(page_visit.page.locator("#state")).to_contain_text("first final numbers in 31\u00a0min")
+        expect(page_visit.page.locator("#state")).to_contain_text(re.compile(r"first verdict in \d\d\smin \(.*\) at the earliest"))
 
     def test_numbers_stay_while_the_server_is_away_and_update_afterwards(
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
-        found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED", "status of 503"))
-        live(found.page)
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        page_visit = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED", "status of 503"))
+        live(page_visit.page)
+        figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         figure.get_by_text("Curves as numbers").click()
         expect(figure.locator("tbody tr")).to_have_count(5)
         fresh.server.stop()
-        found.ask_again()
-        expect(found.page.locator(".pill")).to_have_text("Stale")
-        expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not respond")
-        expect(found.page.locator(".banner")).to_contain_text("The server does not respond (no connection)")
-        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".pill")).to_have_text("Stale")
+        expect(page_visit.page.get_by_role("status")).to_contain_text("Stale. The server does not respond")
+        expect(page_visit.page.locator(".banner")).to_contain_text("The server does not respond (no connection)")
+        expect(page_visit.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         fresh.restart(story.answers())
-        found.ask_again()
-        expect(found.page.locator(".pill")).to_have_text("Not ready")
-        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".pill")).to_have_text("Not ready")
+        expect(page_visit.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
         fresh.answers.show(with_experiments(story.pipeline.report(), *reports[-1].experiments))
-        found.ask_again()
-        live(found.page)
+        page_visit.ask_again()
+        live(page_visit.page)
         expect(figure.locator("tbody tr")).to_have_count(5)  # the new process has one point, the page has all
 
     @pytest.mark.parametrize(
@@ -149,29 +149,29 @@ class TestStates:
     def test_answers_that_are_no_numbers_are_named_and_the_page_recovers(
         self, visit: Open, fresh: Served, answer: dict[str, Any], problem: str
     ) -> None:
-        found = visit(fresh.base, expected=("status of 50",))
-        live(found.page)
-        found.page.route("**/api/**", lambda route: route.fulfill(**answer))
-        found.ask_again()
-        expect(found.page.locator(".pill")).to_have_text("Stale")
-        expect(found.page.locator(".banner")).to_contain_text(f"{problem} The page retries every 2 s. The numbers below are from ")
-        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        found.page.unroute("**/api/**")
-        found.ask_again()
-        live(found.page)
+        page_visit = visit(fresh.base, expected=("status of 50",))
+        live(page_visit.page)
+        page_visit.page.route("**/api/**", lambda route: route.fulfill(**answer))
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".pill")).to_have_text("Stale")
+        expect(page_visit.page.locator(".banner")).to_contain_text(f"{problem} The page retries every 2 s. The numbers below are from ")
+        expect(page_visit.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        page_visit.page.unroute("**/api/**")
+        page_visit.ask_again()
+        live(page_visit.page)
 
     def test_a_server_that_answers_too_late_is_named_and_the_page_recovers(self, visit: Open, fresh: Served) -> None:
-        found = visit(fresh.base)
-        live(found.page)
-        found.page.route("**/api/**", lambda route: None)  # holds each request without an answer
-        with found.page.expect_request("**/api/report/state"), found.page.expect_request("**/api/pulse"):
-            found.ask_again()
-        found.page.clock.fast_forward(10_000)
-        expect(found.page.locator(".pill")).to_have_text("Stale", timeout=30_000)
-        expect(found.page.locator(".banner")).to_contain_text("The server does not respond within 10 s. The page retries every 2 s.")
-        found.page.unroute("**/api/**")
-        found.ask_again()
-        live(found.page)
+        page_visit = visit(fresh.base)
+        live(page_visit.page)
+        page_visit.page.route("**/api/**", lambda route: None)  # holds each request without an answer
+        with page_visit.page.expect_request("**/api/report/state"), page_visit.page.expect_request("**/api/pulse"):
+            page_visit.ask_again()
+        page_visit.page.clock.fast_forward(10_000)
+        expect(page_visit.page.locator(".pill")).to_have_text("Stale", timeout=30_000)
+        expect(page_visit.page.locator(".banner")).to_contain_text("The server does not respond within 10 s. The page retries every 2 s.")
+        page_visit.page.unroute("**/api/**")
+        page_visit.ask_again()
+        live(page_visit.page)
 
     def test_a_page_that_never_had_numbers_is_not_called_stale(self, chromium: Browser, still: Served) -> None:
         page = chromium.new_context().new_page()
@@ -185,55 +185,59 @@ class TestStates:
 
     def test_times_are_utc_in_every_time_zone(self, visit: Open, still: Served) -> None:
         def seen(zone: str) -> list[str]:
-            found = visit(still.base, timezone_id=zone)
-            live(found.page)
-            curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-window")
-            axis = found.page.evaluate(WRITTEN, f"experiment-{EXPERIMENT}-window")
-            return [*found.page.locator("thead .fine").all_inner_texts(), *[text for text, *_ in axis]]
+            page_visit = visit(still.base, timezone_id=zone)
+            live(page_visit.page)
+            curves_are_drawn(page_visit.page, f"experiment-{EXPERIMENT}-window")
+            axis = page_visit.page.evaluate(WRITTEN, f"experiment-{EXPERIMENT}-window")
+            return [*page_visit.page.locator("thead .fine").all_inner_texts(), *[text for text, *_ in axis]]
 
         assert seen("Asia/Kolkata") == seen("UTC")
 
     def test_an_old_report_is_stale(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
-        found = visit(fresh.base)
-        live(found.page)
+        page_visit = visit(fresh.base)
+        live(page_visit.page)
         history[0].now.seconds += 31
-        found.ask_again()
-        expect(found.page.locator(".pill")).to_have_text("Stale")
-        expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old. The server does not read committed state.")
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".pill")).to_have_text("Stale")
+        expect(page_visit.page.locator(".banner")).to_contain_text(
+            "The newest report is 31 s old. The server does not read committed state."
+        )
 
     def test_an_unreachable_source_is_shown_with_its_error(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
         history[0].status.source_trouble = Trouble(history[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
-        found = visit(fresh.base)
-        expect(found.page.locator(".pill")).to_have_text("Not ready")
-        expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
+        page_visit = visit(fresh.base)
+        expect(page_visit.page.locator(".pill")).to_have_text("Not ready")
+        expect(page_visit.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
 
     def test_an_exporter_is_behind_as_soon_as_its_workers_cannot_read_or_commit(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
         port = serve(HttpAnswers(story.pipeline.exposition(story.status, loop=False), story.now), reports[-1])
-        found = visit(port.base)
-        live(found.page)
+        page_visit = visit(port.base)
+        live(page_visit.page)
         story.status.outages = ("no Kafka broker answers (b:9092: timed out)",)
-        found.ask_again()
-        expect(found.page.locator(".pill")).to_have_text("Behind")
-        expect(found.page.locator(".banner")).to_contain_text("no Kafka broker answers (b:9092: timed out)")
-        expect(found.page.locator(".banner a")).to_have_attribute("href", "/help/StreammetricsKafkaDown")
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".pill")).to_have_text("Behind")
+        expect(page_visit.page.locator(".banner")).to_contain_text("no Kafka broker answers (b:9092: timed out)")
+        expect(page_visit.page.locator(".banner a")).to_have_attribute("href", "/help/StreammetricsKafkaDown")
         story.status.outages = ()
         story.status.store_nodes = (StoreNode("r:1", refusal="it cannot write to its disk, which may be full"),)
-        found.ask_again()
-        expect(found.page.locator(".banner")).to_contain_text("Redis at r:1 refuses writes: it cannot write to its disk, which may be full")
-        expect(found.page.locator(".banner a")).to_have_attribute("href", "/help/StreammetricsRedisDown")
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".banner")).to_contain_text(
+            "Redis at r:1 refuses writes: it cannot write to its disk, which may be full"
+        )
+        expect(page_visit.page.locator(".banner a")).to_have_attribute("href", "/help/StreammetricsRedisDown")
         story.status.store_nodes = ()
 
     def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
         port = serve(story.answers(), reports[-12])
         opened = time.time()
-        found = visit(port.base)
-        expect(found.page.locator(".pill")).to_have_text("Behind")
-        expect(found.page.locator(".banner")).to_contain_text(re.compile(r", \d+\smin ago\. The slowest input is \w+ 0\."))
-        said = re.search(r"(\d+)\smin ago", found.page.locator(".banner").inner_text())
+        page_visit = visit(port.base)
+        expect(page_visit.page.locator(".pill")).to_have_text("Behind")
+        expect(page_visit.page.locator(".banner")).to_contain_text(re.compile(r", \d+\smin ago\. The slowest input is \w+ 0\."))
+        said = re.search(r"(\d+)\smin ago", page_visit.page.locator(".banner").inner_text())
         watermark_ms = reports[-12].watermark_ms
         assert said is not None
         assert watermark_ms is not None
@@ -253,13 +257,13 @@ class TestStates:
         story, report = history[0], history[1][-12]
         seconds = [time.monotonic()]
         answers = HttpAnswers(story.pipeline.exposition(story.status), lambda: seconds[0])
-        found = visit(serve(answers, report).base)
-        expect(found.page.locator(".pill")).to_have_text("Behind")
-        expect(found.page.locator(".banner")).not_to_contain_text("are read")
+        page_visit = visit(serve(answers, report).base)
+        expect(page_visit.page.locator(".pill")).to_have_text("Behind")
+        expect(page_visit.page.locator(".banner")).not_to_contain_text("are read")
         seconds[0] += 10
         answers.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): events})))
-        found.ask_again()
-        expect(found.page.locator(".banner")).to_contain_text(sentence)
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".banner")).to_contain_text(sentence)
 
     def test_users_on_several_partitions_are_shown_with_the_way_out(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
@@ -277,24 +281,24 @@ class TestStates:
 
     def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         port = serve(history[0].answers(publishes=False))
-        found = visit(port.base, expected=("status of 503",))
-        expect(found.page.locator(".banner")).to_contain_text("This process only consumes events.")
+        page_visit = visit(port.base, expected=("status of 503",))
+        expect(page_visit.page.locator(".banner")).to_contain_text("This process only consumes events.")
 
     def test_a_needed_login_is_shown_and_requested_once(self, visit: Open, fresh: Served) -> None:
-        found = visit(fresh.base, expected=("status of 401",))
-        live(found.page)
+        page_visit = visit(fresh.base, expected=("status of 401",))
+        live(page_visit.page)
         asked: list[str] = []
 
         def refuse(route: Route) -> None:  # like a proxy with an expired session
             asked.append(route.request.url)
             route.fulfill(status=401)
 
-        found.page.route("**/api/**", refuse)
-        found.ask_again()
-        expect(found.page.locator(".pill")).to_have_text("Log in")
-        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        found.page.clock.run_for(10 * EVERY_MS)
+        page_visit.page.route("**/api/**", refuse)
+        page_visit.ask_again()
+        expect(page_visit.page.locator(".pill")).to_have_text("Log in")
+        expect(page_visit.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        page_visit.page.clock.run_for(10 * EVERY_MS)
         assert len(asked) <= 3  # both parts of the report and the pulse once, because each request can prompt for a password
-        found.page.unroute("**/api/**")
-        found.page.get_by_role("button", name="Log in again").click()
-        live(found.page)
+        page_visit.page.unroute("**/api/**")
+        page_visit.page.get_by_role("button", name="Log in again").click()
+        live(page_visit.page)

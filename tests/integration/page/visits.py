@@ -67,11 +67,11 @@ class Visit:
     def cell(self, head: str, variant: str, *, section: str = EXPERIMENT, group: int = 0) -> Locator:
         """Return a cell of a table of variants by the head of its column, the number of its group of columns, and its variant."""
         with_head = self.page.locator("thead tr:last-child th", has_text=re.compile(f"^{head}"))
-        found = self.section(section).locator(".rows table").filter(has=with_head)
-        heads = found.locator("thead tr:last-child th")
+        elements = self.section(section).locator(".rows table").filter(has=with_head)
+        heads = elements.locator("thead tr:last-child th")
         expect(heads.first).to_be_attached()
         at = [index for index, text in enumerate(heads.all_text_contents()) if re.match(head, text)][group]
-        return found.locator("tbody tr").filter(has=self.page.locator("th", has_text=variant)).locator("td").nth(at - 1)
+        return elements.locator("tbody tr").filter(has=self.page.locator("th", has_text=variant)).locator("td").nth(at - 1)
 
     def head(self, text: str, *, section: str = EXPERIMENT) -> Locator:
         """Return the head of a column in the tables of variants."""
@@ -208,5 +208,5 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
     It describes only these: to describe all elements that keep a rule takes it a third of its time.
     """
     axe = (fetched_by_npm("axe", "axe-core@4.10.3") / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-    found = page.evaluate(f"async () => {{ {axe}; return (await axe.run({{ resultTypes: ['violations'] }})).violations; }}")
-    return [(violation["id"], [node["html"] for node in violation["nodes"]][:3]) for violation in found]
+    values = page.evaluate(f"async () => {{ {axe}; return (await axe.run({{ resultTypes: ['violations'] }})).violations; }}")
+    return [(violation["id"], [node["html"] for node in violation["nodes"]][:3]) for violation in values]

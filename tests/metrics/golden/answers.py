@@ -58,8 +58,8 @@ def ask(library: str, lists: Sequence[Case], cutoffs: Sequence[int] = cases.CUTO
     kept = environment.CACHE / "answers" / f"{library}-{_digest(question)}.json"
     if not kept.exists():
         _keep(kept, _worker(library).ask(question))
-    found: Answers = json.loads(kept.read_text())
-    return found
+    document: Answers = json.loads(kept.read_text())
+    return document
 
 
 class _Worker:

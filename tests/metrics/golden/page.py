@@ -68,9 +68,9 @@ def blocks() -> dict[str, str]:
 
 def filled(text: str, contents: Mapping[str, str]) -> str:
     """The page with its blocks replaced. Raises ValueError if a pair of markers is missing or unknown."""
-    found = re.findall(r"<!-- begin ([a-z]+)", text)
-    if sorted(found) != sorted(contents):
-        raise ValueError(f"{PAGE}: got blocks {found}; allowed are {list(contents)}, each once")
+    matches = re.findall(r"<!-- begin ([a-z]+)", text)
+    if sorted(matches) != sorted(contents):
+        raise ValueError(f"{PAGE}: got blocks {matches}; allowed are {list(contents)}, each once")
     for name, content in contents.items():
         text = re.sub(
             rf"(<!-- begin {name}\b[^\n]*-->\n).*?(<!-- end {name} -->)",

@@ -167,12 +167,12 @@ FRACTIONS = [
 def test_fractional_grades_give_the_values_of_the_library(library: str, name: str, suffixes: Mapping[str, str]) -> None:
     draw = np.random.default_rng(7)
     cases = [graded([1.1, *draw.choice([None, 0.25, 0.5, 1.1, 3.7], size=size)]) for size in range(1, 40)]
-    found = ask(library, cases)
+    values = ask(library, cases)
     result = evaluated(cases, preset(name), [f"{metric}@{k}" for metric in suffixes for k in CUTOFFS])
     for metric, suffix in suffixes.items():
         held = HELD if metric == "dcg" else 0
         for k in CUTOFFS:
-            theirs = np.array(found[f"{metric}@{k}{suffix}"])
+            theirs = np.array(values[f"{metric}@{k}{suffix}"])
             assert np.abs(_raw(result, f"{metric}@{k}") - theirs).max() <= EQUAL + held
 
 
@@ -213,23 +213,23 @@ def test_the_persistence_of_trec_eval_is_that_of_rbp_90_in_ranx() -> None:
 
 def test_ranx_gives_no_gain_to_grades_below_the_level_and_we_do() -> None:
     cases = [graded([1, 2, 0, 3])]
-    found = ask("ranx", cases)
+    values = ask("ranx", cases)
     spec = Spec(relevance_threshold=2, ap_denominator="R")
     mine = evaluated(cases, spec, ["ndcg@5", "map@5", "precision@5"])
     below = evaluated([graded([0, 2, 0, 3])], spec, ["ndcg@5"])
-    assert mine.means["map@5"] == pytest.approx(found["map@5 level 2"][0], abs=EQUAL)
-    assert mine.means["precision@5"] == pytest.approx(found["precision@5 level 2"][0], abs=EQUAL)
-    assert below.means["ndcg@5"] == pytest.approx(found["ndcg@5 level 2"][0], abs=EQUAL)
-    assert mine.means["ndcg@5"] > found["ndcg@5 level 2"][0] + 0.01
+    assert mine.means["map@5"] == pytest.approx(values["map@5 level 2"][0], abs=EQUAL)
+    assert mine.means["precision@5"] == pytest.approx(values["precision@5 level 2"][0], abs=EQUAL)
+    assert below.means["ndcg@5"] == pytest.approx(values["ndcg@5 level 2"][0], abs=EQUAL)
+    assert mine.means["ndcg@5"] > values["ndcg@5 level 2"][0] + 0.01
 
 
 def test_lenskit_counts_test_items_of_rating_0_as_relevant() -> None:
     cases = [graded([0, 1])]
-    found = ask("lenskit", cases, [5])
-    assert (found["ndcg@5"][0], found["recall@5"][0], found["ndcg@5 graded"][0]) == (1, 1, 1)
+    values = ask("lenskit", cases, [5])
+    assert (values["ndcg@5"][0], values["recall@5"][0], values["ndcg@5 graded"][0]) == (1, 1, 1)
     mine = evaluated(cases, preset("lenskit"), ["ndcg@5", "precision@5"])
     assert mine.means == {"ndcg@5": 1, "precision@5": 0.5}
-    assert found["precision@5"][0] == 1
+    assert values["precision@5"][0] == 1
 
 
 def test_lenskit_gives_0_for_precision_without_test_items_and_we_leave_the_list_out() -> None:
@@ -240,8 +240,8 @@ def test_lenskit_gives_0_for_precision_without_test_items_and_we_leave_the_list_
 
 def test_lenskit_leaves_empty_lists_out_of_precision_and_ap_only_and_we_count_them_as_0() -> None:
     cases = [graded([], [1])]
-    found = ask("lenskit", cases, [5])
-    outcomes = {name: _silence(found[f"{name}@5"][0]) for name in ("precision", "map", "ndcg", "mrr", "recall", "hit_rate", "rbp")}
+    values = ask("lenskit", cases, [5])
+    outcomes = {name: _silence(values[f"{name}@5"][0]) for name in ("precision", "map", "ndcg", "mrr", "recall", "hit_rate", "rbp")}
     assert [name for name, outcome in outcomes.items() if outcome == "nan"] == ["precision", "map"]
     names = [f"{name}@5" for name in outcomes]
     assert evaluated(cases, preset("lenskit"), names).means == dict.fromkeys(names, 0)
@@ -258,9 +258,9 @@ SINGLES = _at("ndcg", "map", "mrr", "precision", "recall", "hit_rate") | {"r_pre
 
 @pytest.mark.parametrize("measure", SINGLES)
 def test_unmodified_torchmetrics_differs_only_by_single_precision(measure: str) -> None:
-    found = answers("torchmetrics")[measure]
-    doubles = answers("torchmetrics")[f"{measure} in doubles"][: len(found)]
-    pairs = np.array([(single, double) for single, double in zip(found, doubles, strict=True) if not isinstance(single, str)])
+    answer = answers("torchmetrics")[measure]
+    doubles = answers("torchmetrics")[f"{measure} in doubles"][: len(answer)]
+    pairs = np.array([(single, double) for single, double in zip(answer, doubles, strict=True) if not isinstance(single, str)])
     assert np.abs(pairs[:, 0] - pairs[:, 1]).max() <= 8 * 2.0**-24
     inexact = not measure.startswith("hit_rate") and measure not in ("map@1", "mrr@1", "precision@1")
     assert (np.abs(pairs[:, 0] - pairs[:, 1]).max() > EQUAL) == inexact
@@ -270,8 +270,8 @@ def test_torchmetrics_adaptive_k_is_the_other_denominator_of_precision() -> None
     spec = Spec(ap_denominator="hits", precision_denominator="min(n,k)")
     mine = evaluated(asked("torchmetrics"), spec, [f"precision@{k}" for k in CUTOFFS])
     for k in CUTOFFS:
-        found = answers("torchmetrics")[f"precision@{k} adaptive_k in doubles"]
-        numbers = np.array([np.nan if isinstance(value, str) else value for value in found])
+        answer = answers("torchmetrics")[f"precision@{k} adaptive_k in doubles"]
+        numbers = np.array([np.nan if isinstance(value, str) else value for value in answer])
         assert np.nanmax(np.abs(_raw(mine, f"precision@{k}") - numbers)) <= EQUAL
 
 
@@ -286,8 +286,8 @@ def test_rectools_divide_by_k_is_the_other_denominator_of_ap() -> None:
 
 def test_rectools_r_precision_has_a_divisor_that_no_spec_has() -> None:
     cases = [graded([1, 0, 0], [1])]
-    found = ask("rectools", cases, [5])
-    assert found["precision@5 r_precision"] == [0.5]
+    values = ask("rectools", cases, [5])
+    assert values["precision@5 r_precision"] == [0.5]
     assert [_raw(evaluated(cases, Spec(precision_denominator=way), ["precision@5"]), "precision@5")[0] for way in ("k", "min(n,k)")] == [
         pytest.approx(1 / 5, abs=EQUAL),
         pytest.approx(1 / 3, abs=EQUAL),

@@ -36,22 +36,22 @@ def _run(cases: Sequence[Case]) -> tuple[dict[int, dict[str, float]], dict[int, 
 
 def test_ties_are_ordered_as_in_trec_eval() -> None:
     cases = _tied(300, lambda draw: draw.randint(1, 4))
-    found = ask("trec_eval", cases)
+    values = ask("trec_eval", cases)
     names = [*(f"{name}@{k}" for name in ("ndcg", "map", "precision") for k in CUTOFFS), "mrr"]
     by_order, by_rule = (evaluate(from_run(*_run(cases), ties=ties), names, preset("trec_eval")) for ties in ("order", "trec_eval"))
     for name in names:
-        assert np.abs(by_rule.values(name) - np.array(found[name])).max() <= EQUAL
-    assert np.abs(by_order.values("mrr") - np.array(found["mrr"])).max() > 0.01
+        assert np.abs(by_rule.values(name) - np.array(values[name])).max() <= EQUAL
+    assert np.abs(by_order.values("mrr") - np.array(values["mrr"])).max() > 0.01
 
 
 def test_ranx_keeps_the_order_of_ties_in_short_lists_only() -> None:
     cases = _tied(300, lambda draw: draw.randint(1, 4))
-    found = ask("ranx", cases)
+    values = ask("ranx", cases)
     result = evaluate(from_run(*_run(cases), ties="order"), ["mrr@10", "ndcg@5"], preset("ranx"))
     short = np.array([len(case.items) <= 15 for case in cases])
     for name in ("mrr@10", "ndcg@5"):
-        assert np.abs(result.values(name) - np.array(found[name]))[short].max() <= EQUAL
-    assert np.abs(result.values("ndcg@5") - np.array(found["ndcg@5"]))[~short].max() > 0.01
+        assert np.abs(result.values(name) - np.array(values[name]))[short].max() <= EQUAL
+    assert np.abs(result.values("ndcg@5") - np.array(values["ndcg@5"]))[~short].max() > 0.01
 
 
 def test_padded_matrices_with_scores_give_the_values_of_scikit_learn() -> None:
@@ -70,9 +70,9 @@ def test_negative_grades_are_treated_as_in_each_library() -> None:
     cases = [graded([1, -1, 2]), graded([-3, 0, 1])]
     zero = evaluate(from_run(*_run(cases), negative="zero"), ["ndcg@5", "map@5"], preset("trec_eval"))
     for library in ("trec_eval", "ranx"):
-        found = ask(library, cases)
+        values = ask(library, cases)
         for name in ("ndcg@5", "map@5"):
-            assert np.abs(zero.values(name) - np.array(found[name])).max() <= EQUAL
+            assert np.abs(zero.values(name) - np.array(values[name])).max() <= EQUAL
     assert ask("sklearn", cases)["ndcg@5"] == ["ValueError", "ValueError"]
     for library, measure in (("lenskit", "ndcg@5 graded"), ("torchmetrics", "ndcg@5 in doubles")):
         first, second = ask(library, cases)[measure]

@@ -86,9 +86,9 @@ def sample(seed: int, users: int | None) -> Evaluation:
     lists = 400
     liking = chance.random(50)
     owners = chance.integers(0, 50, lists)
-    shown = chance.integers(0, 8, lists)
+    items = chance.integers(0, 8, lists)
     graded = (chance.random((lists, 8)) < liking[owners, None] * 0.6) * chance.integers(1, 4, (lists, 8))
-    judged = from_padded(graded, lengths=shown, users=owners.tolist() if users else None)
+    judged = from_padded(graded, lengths=items, users=owners.tolist() if users else None)
     return evaluate(judged, NAMES, Spec(no_relevant="skip"))
 
 

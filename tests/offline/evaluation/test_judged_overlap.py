@@ -39,9 +39,9 @@ def frames(lists: Any, items: Any, judged_lists: Any, judged_items: Any) -> Judg
 )
 def test_items_that_are_written_differently_are_an_error(case: tuple[Callable[[], JudgedLists], str, str]) -> None:
     read, one, other = case
-    with pytest.raises(MetricError) as found:
+    with pytest.raises(MetricError) as caught:
         read()
-    assert f"item ids: got {one} in the ranking and {other} in the judgments; allowed are ids of one" in str(found.value)
+    assert f"item ids: got {one} in the ranking and {other} in the judgments; allowed are ids of one" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_items_that_are_written_differently_are_an_error(case: tuple[Callable[[]
     ],
 )
 def test_rankings_and_judgments_of_different_lists_are_an_error(read: Callable[[], JudgedLists], one: str, other: str) -> None:
-    with pytest.raises(MetricError) as found:
+    with pytest.raises(MetricError) as caught:
         read()
-    assert f"list ids: got {one} in the ranking and {other} in the judgments; allowed are ids" in str(found.value)
+    assert f"list ids: got {one} in the ranking and {other} in the judgments; allowed are ids" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def test_a_replay_has_the_numbers_of_the_command(events: Path, result: ReplayTab
     done = called("replay", events, "--panes", panes, "--report", report, "--quiet", *WORDS)
     assert (done.returncode, done.stderr) == (0, "")
     assert result.report == json.loads(report.read_bytes())
-    found = of_rows(result.panes.rows())
-    assert len(found) > 1_000
-    assert found == of_lines(panes)
+    tables = of_rows(result.panes.rows())
+    assert len(tables) > 1_000
+    assert tables == of_lines(panes)
 
 
 def test_the_verdict_comes_first(result: ReplayTables) -> None:
@@ -121,9 +121,9 @@ VERDICT = {
 
 def test_the_warnings_and_names_of_a_report_are_shown_and_are_no_markup() -> None:
     report = {"warnings": ["<b> is refused"], "counters": {"events": 2}, "totals": [], "experiments": [NAMED], "verdicts": [VERDICT]}
-    shown = ReportTables(report)
-    assert repr(shown).splitlines()[:3] == ["<i>: safe, <u> is fine; <b> bends", "2 events, experiments <i>", "warning: <b> is refused"]
-    assert shown._repr_html_().startswith(
+    tables = ReportTables(report)
+    assert repr(tables).splitlines()[:3] == ["<i>: safe, <u> is fine; <b> bends", "2 events, experiments <i>", "warning: <b> is refused"]
+    assert tables._repr_html_().startswith(
         "<p>&lt;i&gt;: safe, &lt;u&gt; is fine; &lt;b&gt; bends</p><p>2 events, experiments &lt;i&gt;</p>"
         "<p>warning: &lt;b&gt; is refused</p>"
     )

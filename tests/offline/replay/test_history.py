@@ -63,10 +63,10 @@ def test_the_end_of_a_log_has_the_snapshots_of_one_that_goes_on(tmp_path: Path) 
         found = []
         for number in range(minutes * 20):
             ts, arm = NOON_MS + number * 3_000, ("control", "treatment")[number % 2]
-            shown = {"type": "impression", "impression_id": f"r{number}", "user_id": f"u{number}", "ts": ts, "items": ["a", "b", "c"]}
+            impression = {"type": "impression", "impression_id": f"r{number}", "user_id": f"u{number}", "ts": ts, "items": ["a", "b", "c"]}
             item = "c" if arm == "treatment" and number >= 60 * 20 else ("a", "b")[number // 2 % 2]
             click = {"type": "feedback", "impression_id": f"r{number}", "user_id": f"u{number}", "ts": ts + 500, "action": "click"}
-            found += [json.dumps({**shown, "experiments": {"ranker": arm}}), json.dumps({**click, "item_id": item})]
+            found += [json.dumps({**impression, "experiments": {"ranker": arm}}), json.dumps({**click, "item_id": item})]
         return "\n".join(found)
 
     def lifts(minutes: int, *words: str) -> dict[int, float | None]:

@@ -188,8 +188,8 @@ class TestPartOfTheStoreUnreachable:
         def run(first: int) -> None:
             for number in range(first, first + 20):
                 for task in range(3):
-                    shown = Impression(f"list-{number}", f"u{task}-{number}", START_MS + number, ("a",))
-                    logs.append(Input(SETTINGS.inputs[0], task), native_json(shown))
+                    impression = Impression(f"list-{number}", f"u{task}-{number}", START_MS + number, ("a",))
+                    logs.append(Input(SETTINGS.inputs[0], task), native_json(impression))
                 clock.advance(0.1)
                 worker.turn()
 

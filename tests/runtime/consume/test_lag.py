@@ -15,25 +15,25 @@ class TestLag:
     def test_lag_grows_while_records_wait_that_cannot_be_read(self) -> None:
         """A worker that cannot read because its store is unreachable must not look as if it kept up."""
         bench = Bench()
-        shown = Input(SETTINGS.inputs[0], 0)
+        place = Input(SETTINGS.inputs[0], 0)
         lag = bench.worker.status.lag_seconds
         value = native_json(Impression("x", "u", START_MS, ("a", "b")))
         bench.turn(seconds=50.0)
-        bench.logs.append(shown, value, bench.clock.wall_ms() - 7_000)
+        bench.logs.append(place, value, bench.clock.wall_ms() - 7_000)
         bench.store.failures = 1.0
         bench.turn(5)
-        assert bench.source.ends()[shown] == 1
-        assert lag[shown] == pytest.approx(7.0, abs=0.2)
+        assert bench.source.ends()[place] == 1
+        assert lag[place] == pytest.approx(7.0, abs=0.2)
         for _ in range(6):
             bench.turn(seconds=10.0)
-        assert lag[shown] == pytest.approx(67.0, abs=0.5)
+        assert lag[place] == pytest.approx(67.0, abs=0.5)
         bench.store.failures = 0.0
         bench.turn(3, seconds=10.0)
-        assert (bench.offsets, lag[shown]) == ([1, 0], 0.0)
+        assert (bench.offsets, lag[place]) == ([1, 0], 0.0)
         bench.turn(seconds=600.0)
-        bench.logs.append(shown, value, bench.clock.wall_ms())
+        bench.logs.append(place, value, bench.clock.wall_ms())
         bench.turn()
-        assert lag[shown] < 1.0, "a new record has not waited since the one before it"
+        assert lag[place] < 1.0, "a new record has not waited since the one before it"
 
 
 class TestStandstill:

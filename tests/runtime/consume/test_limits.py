@@ -112,8 +112,8 @@ class TestCommitBounds:
         bench.worker.runner.decode = lambda value: [event for line in (value or b"").splitlines() for event in decode(line)]
         users_per_task = 3
         for first in range(0, 60, users_per_task):
-            shown = [Impression(f"r{number}", f"u{number}", START_MS, ("a",)) for number in range(first, first + users_per_task)]
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), b"\n".join(map(native_json, shown)))
+            impressions = [Impression(f"r{number}", f"u{number}", START_MS, ("a",)) for number in range(first, first + users_per_task)]
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), b"\n".join(map(native_json, impressions)))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [20, 0]
         sizes = [len(commit.changes.users) for commit in bench.store.written if commit.changes.users]
@@ -131,8 +131,8 @@ class TestCommitBounds:
             return max(sum(map(len, change.users.values())) + of_pieces for change, of_pieces in zip(changes, pieces, strict=True))
 
         for number in range(users):
-            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
+            impression = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(impression))
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [users, 0]
         assert 4 * 6_000 < largest() <= bytes_max
@@ -150,8 +150,8 @@ class TestCommitBounds:
         bench = Bench(commit_users_max=1_000, commit_bytes_max=bytes_max, commit_ms=1_000, records_max=5_000)
         items = tuple(f"{number:0100}" for number in range(60))
         for number in range(users):
-            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
+            impression = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(impression))
         bench.turn(2, seconds=2.0)
         bench.replace_worker()
         for number in range(users):
@@ -167,8 +167,8 @@ class TestCommitBounds:
         bench = Bench(commit_users_max=1_000, commit_bytes_max=5_000 * READ_SLICE, commit_ms=1_000, records_max=5_000)
         items = tuple(f"{number:0100}" for number in range(60))
         for number in range(users):
-            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
+            impression = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(impression))
         bench.turn(5, seconds=2.0)
         bench.show(FAR_MS, user="end")
         bench.click(FAR_MS, user="end")
@@ -187,8 +187,8 @@ class TestCommitBounds:
         for visit in range(visits):
             experiments = tuple((f"e{visit}-{number}", "a") for number in range(16))
             for number in range(users):
-                shown = Impression(f"{visit}-{number}", f"u{number}", START_MS + visit * 1_000, ("a",), experiments)
-                bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
+                impression = Impression(f"{visit}-{number}", f"u{number}", START_MS + visit * 1_000, ("a",), experiments)
+                bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(impression))
             bench.click(visit * 1_000, user="end")
         for _ in bench.turns_until(lambda: bench.offsets == [visits * users, visits], seconds=2.0):
             pass
@@ -212,8 +212,8 @@ class TestCache:
         bench = Bench(commit_users_max=1_000, cached_users_max=1_000, cached_bytes_max=30_000, commit_bytes_max=1 << 20)
         items = tuple(f"{number:0100}" for number in range(60))
         for number in range(20):
-            shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
-            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(shown))
+            impression = Impression(f"list-{number}", f"u{number}", START_MS, items)
+            bench.logs.append(Input(SETTINGS.inputs[0], 0), native_json(impression))
         bench.show(0, user="small")
         bench.turn(3)
         state = bench.worker.tasks[0].state

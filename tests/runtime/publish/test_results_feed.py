@@ -102,11 +102,11 @@ def test_verdicts_wait_until_the_report_is_settled(parts: tuple[Panes, Sink, Res
         lambda: feed.on_report(verdict_report("regressed", is_settled=False)) or status.results["sent"] == 1, what="the pane is sent"
     )
     wait_until(lambda: feed.on_report(verdict_report("inconclusive")) or status.results["sent"] == 2, what="the verdict is sent")
-    found = [msgspec.json.decode(record.value) for record in sink.records]
-    assert [record.get("verdict") for record in found] == [None, "inconclusive"]
+    decoded_records = [msgspec.json.decode(record.value) for record in sink.records]
+    assert [record.get("verdict") for record in decoded_records] == [None, "inconclusive"]
     key = {"type": "verdict", "experiment": "x", "scope": "start", "variant": ""}
     assert msgspec.json.decode(sink.records[1].key) == key
-    assert found[1].items() >= {**key, "code": 0, "reason": "", "parts": [], "lift": None, "up_to_ms": 7}.items()
+    assert decoded_records[1].items() >= {**key, "code": 0, "reason": "", "parts": [], "lift": None, "up_to_ms": 7}.items()
     assert sink.records[1].at_ms == 7
 
 

@@ -54,8 +54,8 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
             f"{outcome.own_floor_rate():,.0f}",
             f"{outcome.own_ratio():.2f}",
             f"{cpu_of(outcome):.1f}",
-            f"{outcome.median(lambda found: found.worker['peak_mb']):.0f}",
-            f"{outcome.median(lambda found: found.redis_peak_mb):.0f}",
+            f"{outcome.median(lambda run: run.worker['peak_mb']):.0f}",
+            f"{outcome.median(lambda run: run.redis_peak_mb):.0f}",
         )
     checked = sum(outcome.integers_checked for outcome in outcomes)
     console.print(f"\n[bold]End to end[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
@@ -63,8 +63,8 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
     names = list(outcomes[0].stages())
     stages = Table("users", *names, "other threads", "Redis", "sum", title="processor µs an event, by stage")
     for outcome in outcomes:
-        others = outcome.per_million(lambda found: found.worker["other_seconds"])
-        redis = outcome.per_million(lambda found: found.redis_seconds)
+        others = outcome.per_million(lambda run: run.worker["other_seconds"])
+        redis = outcome.per_million(lambda run: run.redis_seconds)
         of_stage = outcome.stages()  # in the order in which they began, which another size need not share
         values = (*(of_stage.get(name, 0.0) for name in names), others, redis, cpu_of(outcome))
         stages.add_row(f"{outcome.size.users:,}", *(f"{value:.2f}" for value in values))
@@ -146,52 +146,52 @@ def part_skew(quick: bool, rounds: int, say: Say) -> None:
 
 def part_experiments(quick: bool, rounds: int, say: Say) -> None:
     on, off = ways = (Way(), Way(experiments=False))
-    found = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, ways, say)
-    show_ways("Experiments", {"with": on, "without": off}, found)
-    slower = found.ratio(on, off)
+    outcome = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, ways, say)
+    show_ways("Experiments", {"with": on, "without": off}, outcome)
+    slower = outcome.ratio(on, off)
     console.print(goal(slower <= 1.25, f"{slower:.2f} times as long with users counted in experiments, wanted at most 1.25"))
 
 
 def part_engagement(quick: bool, rounds: int, say: Say) -> None:
     ways = {"neither": Way(), "engagement": Way(more=("engagement",)), "assessment": Way(more=("assessment",))}
-    found = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, list(ways.values()), say)
-    show_ways("Engagement", ways, found)
+    outcome = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, list(ways.values()), say)
+    show_ways("Engagement", ways, outcome)
     for kind in ("engagement", "assessment"):
-        dearer = found.cpu_ratio(ways[kind], ways["neither"])
+        dearer = outcome.cpu_ratio(ways[kind], ways["neither"])
         console.print(goal(dearer <= 1.10, f"{dearer:.2f} times the CPU with all {kind} metrics, Redis among it, wanted at most 1.10"))
 
 
 def part_exposures(quick: bool, rounds: int, say: Say) -> None:
-    found = exposing.measure(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, say)
-    console.print(f"\n[bold]Exposures[/bold] (answer checked: {found.checked:,} stored integers equal brute force over labelled lists)")
-    console.print(found.table())
-    ratio, per_exposure = found.ratio(), found.us_per_exposure()
+    outcome = exposing.measure(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, say)
+    console.print(f"\n[bold]Exposures[/bold] (answer checked: {outcome.checked:,} stored integers equal brute force over labelled lists)")
+    console.print(outcome.table())
+    ratio, per_exposure = outcome.ratio(), outcome.us_per_exposure()
     words = f"{ratio:.2f} times the CPU of labels, Redis among it; {per_exposure:.1f} µs for each exposure"
     console.print(goal(ratio <= 1.3, f"{words}, wanted at most 1.3 times"))
 
 
 def part_workers(quick: bool, rounds: int, say: Say) -> None:
     one, two = ways = (Way(), Way(workers=2))
-    found = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, ways, say)
-    show_ways("Workers", {"one": one, "two of one group": two}, found)
+    outcome = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, ways, say)
+    show_ways("Workers", {"one": one, "two of one group": two}, outcome)
     console.print(
-        f"two workers are {found.ratio(one, two):.2f} times as fast as one, on {os.cpu_count()} cores that broker and Redis share"
+        f"two workers are {outcome.ratio(one, two):.2f} times as fast as one, on {os.cpu_count()} cores that broker and Redis share"
     )
 
 
 def part_pool(quick: bool, rounds: int, say: Say) -> None:
-    found = pool.measure(Size(2_000, 120_000) if quick else Size(20_000, 400_000), (1, 2), rounds, say)
+    outcome = pool.measure(Size(2_000, 120_000) if quick else Size(20_000, 400_000), (1, 2), rounds, say)
     table = Table("--workers", "events/s", "CPU s/million, Redis among it")
-    for count, of_rounds in found.items():
+    for count, of_rounds in outcome.items():
         rate, cpu = (
             statistics.median(numbers) for numbers in ([run.rate for run in of_rounds], [run.cpu_per_million for run in of_rounds])
         )
         table.add_row(str(count), f"{rate:,.0f}", f"{cpu:.1f}")
-    checked = sum(run.checked for of_rounds in found.values() for run in of_rounds)
+    checked = sum(run.checked for of_rounds in outcome.values() for run in of_rounds)
     console.print(f"\n[bold]Worker processes of one parent[/bold] (answer checked: {checked:,} stored integers equal brute force)")
     console.print(table)
     faster, dearer = (
-        statistics.median(getattr(two, name) / getattr(one, name) for one, two in zip(found[1], found[2], strict=True))
+        statistics.median(getattr(two, name) / getattr(one, name) for one, two in zip(outcome[1], outcome[2], strict=True))
         for name in ("rate", "cpu_per_million")
     )
     console.print(

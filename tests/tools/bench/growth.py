@@ -185,9 +185,9 @@ def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings
     if not settings.experiments.enabled:
         return 0
     last_ms = events[-1][0] - JOIN["attribution_ms"]
-    shown = [event for ts, _, event in events if isinstance(event, Impression) and ts <= last_ms]
-    lists = Counter(label for event in shown for label in event.experiments)
-    users = Counter(label for label, _ in {(label, event.user_id) for event in shown for label in event.experiments})
+    impressions = [event for ts, _, event in events if isinstance(event, Impression) and ts <= last_ms]
+    lists = Counter(label for event in impressions for label in event.experiments)
+    users = Counter(label for label, _ in {(label, event.user_id) for event in impressions for label in event.experiments})
     checked = 0
     for run in timed.state.runs:
         for variant, moments in run.scopes[WHOLE].moments.by_variant().items():

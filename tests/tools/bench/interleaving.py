@@ -123,9 +123,9 @@ def interleaved_lists(random: np.random.Generator, habits: Habits, quality: floa
     users = credits_of_users(random, habits, quality, INTERLEAVED_MAX)
     moments = np.cumsum([credit_moments([int(total) for total in row]) for row in users.tolist()], axis=0)
     for count in looks(len(users)):
-        found = preference(moments[count - 1].tolist(), ALPHA, FIRST_USERS)
-        if found is not None and found.disliked:
-            return float(found.lists)
+        estimate = preference(moments[count - 1].tolist(), ALPHA, FIRST_USERS)
+        if estimate is not None and estimate.disliked:
+            return float(estimate.lists)
     return math.inf
 
 
@@ -184,10 +184,10 @@ def check(habits: Habits, seed: int) -> None:
     """Raise AssertionError if the draft is not fair, or if equal rankers have a preference."""
     rows = credits_of_users(np.random.default_rng((seed, 0)), habits, 1.0, INTERLEAVED_MAX)
     moments = np.sum([credit_moments([int(total) for total in row]) for row in rows.tolist()], axis=0)
-    found = preference(moments.tolist(), ALPHA)
-    assert isinstance(found, Preference)
-    assert abs(found.first_share - 0.5) < 0.01, found
-    assert abs(found.mean) < 4 * math.sqrt(found.variance), found
+    estimate = preference(moments.tolist(), ALPHA)
+    assert isinstance(estimate, Preference)
+    assert abs(estimate.first_share - 0.5) < 0.01, estimate
+    assert abs(estimate.mean) < 4 * math.sqrt(estimate.variance), estimate
 
 
 @click.command(help=__doc__)

@@ -75,12 +75,14 @@ def come(task: Task, users: int, start_ms: int) -> None:
     for first in range(0, users, CHUNK_RECORDS_MAX):
         numbers = range(first, min(users, first + CHUNK_RECORDS_MAX))
         times = [start_ms + number * 1_500_000 // users for number in numbers]
-        shown: list[Event] = [Impression(f"r{number}", f"u{number}", ts, ITEMS, LABELS) for number, ts in zip(numbers, times, strict=True)]
+        impressions: list[Event] = [
+            Impression(f"r{number}", f"u{number}", ts, ITEMS, LABELS) for number, ts in zip(numbers, times, strict=True)
+        ]
         clicks: list[Event] = [
             Feedback(f"u{number}", ts + 5_000, ITEMS[number % 12], "click", None, f"r{number}")
             for number, ts in zip(numbers, times, strict=True)
         ]
-        task.feed(0, shown)
+        task.feed(0, impressions)
         task.feed(1, clicks)
 
 
@@ -127,9 +129,9 @@ def main() -> None:
             }
 
         store = RedisStore(RedisSettings(url=MaskedUrl(redis.url), namespace="memory"))
-        found = run(users, store, held)
+        result = run(users, store, held)
         store.close()
-    reply(found)
+    reply(result)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ def answer(child: subprocess.Popen[str], module: str, log: Path) -> dict[str, An
     output, _ = child.communicate()
     if child.returncode != 0:
         raise RuntimeError(f"tests.tools.bench.{module} exited with {child.returncode}\n{log.read_text(errors='replace')[-4_000:]}")
-    found: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return found
+    document: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return document
 
 
 def measure(module: str, given: Mapping[str, Any], log: Path) -> dict[str, Any]:

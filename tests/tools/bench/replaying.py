@@ -98,8 +98,8 @@ def _write(path: Path, traffic: Traffic, events: int) -> dict[str, int]:
             ids[record.topic].append(msgspec.json.decode(record.value)["impression_id"])
             file.write(record.value + b"\n")
     lists, feedback = (ids[name] for name in INPUTS)
-    shown = set(lists)
-    return {"matched": sum(reaction in shown for reaction in feedback), "lists": len(lists)}
+    list_ids = set(lists)
+    return {"matched": sum(reaction in list_ids for reaction in feedback), "lists": len(lists)}
 
 
 def main() -> None:

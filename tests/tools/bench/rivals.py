@@ -136,11 +136,11 @@ def rectools(lists: Lists) -> Callable[[], Means]:
 
     users = np.repeat(np.arange(lists.count), np.diff(lists.offsets))
     items = np.arange(lists.flat.size) - lists.offsets[users]
-    shown = pandas.DataFrame({"user_id": users, "item_id": items, "rank": items + 1})
-    liked = shown[lists.flat > 0][["user_id", "item_id"]]
+    frame = pandas.DataFrame({"user_id": users, "item_id": items, "rank": items + 1})
+    liked = frame[lists.flat > 0][["user_id", "item_id"]]
     metrics = {"ndcg@10": NDCG(k=10), "mrr@10": MRR(k=10), "hit_rate@10": HitRate(k=10)}
 
     def evaluate() -> Means:
-        return {name: float(value) for name, value in calc_metrics(metrics, reco=shown, interactions=liked).items()}
+        return {name: float(value) for name, value in calc_metrics(metrics, reco=frame, interactions=liked).items()}
 
     return evaluate

@@ -57,8 +57,8 @@ def row_of(tally: Tally, layout: TallyLayout) -> list[int]:
 
 def add_rows(into: Rows, more: Mapping[tuple[int, str, str], Sequence[int]]) -> None:
     for key, row in more.items():
-        known = into.get(key)
-        into[key] = list(row) if known is None else [one + other for one, other in zip(known, row, strict=True)]
+        sums_before = into.get(key)
+        into[key] = list(row) if sums_before is None else [one + other for one, other in zip(sums_before, row, strict=True)]
 
 
 def brute_force(by_user: Mapping[str, list[tuple[str, Event]]], settings: Settings) -> Rows:

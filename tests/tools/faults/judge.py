@@ -98,8 +98,8 @@ def _value(letter: dict[str, Any]) -> bytes:
 
 def commits(deployment: Deployment) -> Counter[str]:
     """Return how many commits of the workers ended how, since their last start."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for service in deployment.services.values():
         for labels, count in service.series("streammetrics_commits_total").items():
-            found[dict(labels)["status"]] += int(count)
-    return found
+            counts[dict(labels)["status"]] += int(count)
+    return counts

@@ -23,9 +23,9 @@ def test_a_seed_decides_all_faults(faults: Schedule) -> None:
 @for_each(product([network_faults, process_faults], range(20)))
 def test_faults_end_before_the_next_begins_and_before_the_run_ends(case: tuple[Schedule, int]) -> None:
     faults, seed = case
-    found = faults(seed, 30)
-    assert all(one.begin + one.seconds < other.begin for one, other in pairwise(found))
-    assert found[-1].begin + found[-1].seconds <= 30 * 60
+    schedule = faults(seed, 30)
+    assert all(one.begin + one.seconds < other.begin for one, other in pairwise(schedule))
+    assert schedule[-1].begin + schedule[-1].seconds <= 30 * 60
 
 
 @for_each(range(20))

@@ -137,8 +137,8 @@ def ubi(event: Event) -> Event | list[Event]:
 def mind_line(event: Event) -> bytes:
     time = datetime.fromtimestamp(event["ts"] // 1_000, UTC).strftime("%m/%d/%Y %I:%M:%S %p")
     items = event.get("items") or [event["item_id"]]
-    shown = " ".join(f"{item}-{at % 2}" for at, item in enumerate(items))
-    return "\t".join((event["impression_id"], event["user_id"], time, "", shown)).encode()
+    text = " ".join(f"{item}-{at % 2}" for at, item in enumerate(items))
+    return "\t".join((event["impression_id"], event["user_id"], time, "", text)).encode()
 
 
 def keyed(event: Event) -> Event:
@@ -156,7 +156,7 @@ def sampled(name: str, event: Event) -> Any:
     if isinstance(sample, bytes):
         return sample
     text = json.dumps(sample).replace('"u"', f'"{event["user_id"]}"').replace(ISO, iso(ts))
-    return json.loads(_TIME.sub(lambda found: str(ts if found[1] else ts // 1_000), text))
+    return json.loads(_TIME.sub(lambda match: str(ts if match[1] else ts // 1_000), text))
 
 
 def iso(ts: int) -> str:

@@ -129,10 +129,10 @@ def main(groups: Sequence[str], jobs: int, sample: int, seed: int) -> None:
     console, table = Console(width=120), Table("modules", "changes", "survivors", "noticed", box=MARKDOWN)
     for name in groups or GROUPS:
         click.echo(f"{name} …", err=True)
-        found = mutate(GROUPS[name], jobs, sample, seed)
-        console.print(found.shown, markup=False, highlight=False, soft_wrap=True)
-        noticed = 1 - len(found.survivors) / found.changes
-        table.add_row(name, str(found.changes), str(len(found.survivors)), f"{noticed:.0%}")
+        mutant = mutate(GROUPS[name], jobs, sample, seed)
+        console.print(mutant.shown, markup=False, highlight=False, soft_wrap=True)
+        noticed = 1 - len(mutant.survivors) / mutant.changes
+        table.add_row(name, str(mutant.changes), str(len(mutant.survivors)), f"{noticed:.0%}")
     console.print(table)
 
 

@@ -35,12 +35,12 @@ class Guard:
     password: str
 
     def settings(self, port: int) -> dict[str, str]:
-        own = self.authority.server("redis")
+        http_server = self.authority.server("redis")
         return {
             "port": "0",
             "tls-port": str(port),
-            "tls-cert-file": str(own.certfile),
-            "tls-key-file": str(own.keyfile),
+            "tls-cert-file": str(http_server.certfile),
+            "tls-key-file": str(http_server.keyfile),
             "tls-ca-cert-file": str(self.authority.cafile),
             "tls-auth-clients": "yes",
             "tls-cluster": "yes",
@@ -48,8 +48,12 @@ class Guard:
         }
 
     def client_options(self) -> dict[str, Any]:
-        own = self.authority.client("redis-test")
-        files = {"ssl_ca_certs": str(self.authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
+        redis_client = self.authority.client("redis-test")
+        files = {
+            "ssl_ca_certs": str(self.authority.cafile),
+            "ssl_certfile": str(redis_client.certfile),
+            "ssl_keyfile": str(redis_client.keyfile),
+        }
         return {"ssl": True, **files, "username": self.user, "password": self.password}
 
 

@@ -102,7 +102,7 @@ class Stack:
         server = undo.enter_context(PrometheusServer(scrape_interval_ms=SCRAPE_MS, alertmanagers=[self.alertmanager.address]))
         server.scrape(JOB, *(process.target for process in self.processes))
         # The first samples take seconds. Rules are loaded after them, or every series would seem absent.
-        server.wait_for(f'up{{job="{JOB}"}} == 1', lambda found: len(found) == len(self.processes))
+        server.wait_for(f'up{{job="{JOB}"}} == 1', lambda samples: len(samples) == len(self.processes))
         for name, file in quick_rules(self.scale, self.exporter.url.rstrip("/")).items():
             for rule in (rule for group in file["groups"] for rule in group["rules"] if rule.get("alert") in OUTAGES):
                 rule["keep_firing_for"] = OUTAGE_KEPT

@@ -36,10 +36,10 @@ def find_tool(name: str) -> Path:
     """
     own_directory = str(Path(sys.prefix) / "bin")
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder != own_directory]
-    found = shutil.which(name, path=os.pathsep.join([*folders, "/usr/sbin", "/usr/local/bin"]))
-    if found is None:
+    path = shutil.which(name, path=os.pathsep.join([*folders, "/usr/sbin", "/usr/local/bin"]))
+    if path is None:
         raise MissingToolError(name)
-    return Path(found)
+    return Path(path)
 
 
 def find_chromium() -> Path:

@@ -27,7 +27,7 @@ PATCHES = sorted((Path(__file__).parent / "bugs").glob("*.patch"))
 SEEDS = 2_000
 
 
-class Found(NamedTuple):
+class Detection(NamedTuple):
     """How a bug was found: after how many schedules, by which seed, and the law that it broke."""
 
     schedules: int
@@ -45,7 +45,7 @@ def patched(patch: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def find(patch: Path, seeds: int, jobs: int) -> Found | None:
+def find(patch: Path, seeds: int, jobs: int) -> Detection | None:
     """Search for a bug; None if it is not found."""
     with patched(patch) as folder:
         args = [sys.executable, "-m", "tests.tools.simulation", "--seeds", str(seeds), "--jobs", str(jobs), "--first-failure"]
@@ -53,7 +53,7 @@ def find(patch: Path, seeds: int, jobs: int) -> Found | None:
     failure = re.search(r"^after (\d+) schedules: seed (\d+): (.*)$", done.stdout, re.MULTILINE)
     if failure is None and done.returncode:
         raise click.ClickException(f"{patch.stem}: the simulation does not run:\n{done.stdout}{done.stderr}")
-    return failure and Found(int(failure[1]), int(failure[2]), failure[3])
+    return failure and Detection(int(failure[1]), int(failure[2]), failure[3])
 
 
 @click.command(help=__doc__)
@@ -64,9 +64,9 @@ def main(seeds: int, jobs: int, only: str) -> None:
     """Exit with 1 if a bug is not found."""
     table, missed = Table("bug", "schedules", "seed", "what broke", box=MARKDOWN), 0
     for patch in [patch for patch in PATCHES if only in patch.stem]:
-        found = find(patch, seeds, jobs)
-        missed += found is None
-        row = [patch.stem, *(map(str, found) if found else ("", "", f"NOT FOUND in {seeds:,} schedules"))]
+        detection = find(patch, seeds, jobs)
+        missed += detection is None
+        row = [patch.stem, *(map(str, detection) if detection else ("", "", f"NOT FOUND in {seeds:,} schedules"))]
         click.echo("  ".join(row)[:120], err=True)
         table.add_row(*row)
     Console(width=140).print(table)

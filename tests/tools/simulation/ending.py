@@ -47,8 +47,8 @@ def _write_ends(world: World) -> None:
     """Write a last event to every input, so far ahead that all earlier sessions end."""
     for place in world.logs.of:
         user, ts = f"end-{place.partition}", world.now + END_MS
-        shown = Impression("end", user, ts, ("a",))
-        world.logs.append(place, native_json(shown if place.topic == SETTINGS.inputs[0] else Feedback(user, ts, "a", "click")))
+        impression = Impression("end", user, ts, ("a",))
+        world.logs.append(place, native_json(impression if place.topic == SETTINGS.inputs[0] else Feedback(user, ts, "a", "click")))
 
 
 def _process(world: World, sessions_open: int | None) -> None:

@@ -27,10 +27,10 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
     metrics |= {f"{name}@{k} graded": metric(k, gain="rating") for name, metric in GAINED.items() for k in cutoffs}
     values: Values = {name: [] for name in metrics}
     for judged in lists:
-        shown = ItemList(item_ids=list(judged.items), ordered=True)
+        item_list = ItemList(item_ids=list(judged.items), ordered=True)
         test = ItemList(item_ids=list(judged.grades), rating=[float(grade) for grade in judged.grades.values()])
         for name, metric in metrics.items():
-            values[name].append(_asked(metric, shown, test))
+            values[name].append(_asked(metric, item_list, test))
     return values
 
 

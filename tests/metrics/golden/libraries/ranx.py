@@ -30,5 +30,5 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
     ids = [f"{at:06d}" for at in range(len(lists))]  # ranx sorts its results by id as text
     qrels = Qrels({at: {item: int(grade) for item, grade in judged.grades.items()} for at, judged in zip(ids, lists, strict=True)})
     run = Run({at: judged.scored for at, judged in zip(ids, lists, strict=True)})
-    found = evaluate(qrels, run, list(names.values()), return_mean=False)
-    return {ours: [float(value) for value in found[theirs]] for ours, theirs in names.items()}
+    values = evaluate(qrels, run, list(names.values()), return_mean=False)
+    return {ours: [float(value) for value in values[theirs]] for ours, theirs in names.items()}

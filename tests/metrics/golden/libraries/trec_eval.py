@@ -17,6 +17,6 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
     qrels = {str(at): {item: int(grade) for item, grade in judged.grades.items()} for at, judged in enumerate(lists)}
     run = {str(at): judged.scored for at, judged in enumerate(lists)}
     measures = {f"{theirs}.{k}" for theirs in AT_CUTOFF.values() for k in cutoffs} | set(WHOLE.values())
-    found = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+    values = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
     names = {f"{ours}@{k}": f"{theirs}_{k}" for ours, theirs in AT_CUTOFF.items() for k in cutoffs} | WHOLE
-    return {ours: [found.get(str(at), {}).get(theirs, math.nan) for at in range(len(lists))] for ours, theirs in names.items()}
+    return {ours: [values.get(str(at), {}).get(theirs, math.nan) for at in range(len(lists))] for ours, theirs in names.items()}
