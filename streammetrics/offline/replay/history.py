@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
+from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS
 from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE
 from streammetrics.errors import MalformedEvent
@@ -88,6 +89,11 @@ def snapshot_times(began_ms: int) -> Iterator[int]:
         yield at_ms
 
 
+def counted_until(state: TaskState) -> int:
+    """Return the time (ms) up to which lists count so far: that of the newest event, and less once the inputs have ended."""
+    return min(state.progress.newest_supported(), state.enrolments.counted_until)
+
+
 class SnapshotHolds:
     """Stops the watermark of a replay at the time of each snapshot.
 
@@ -118,13 +124,14 @@ class SnapshotHolds:
     def after_end(self, worker: Worker, *, flush: bool) -> None:
         """Take the last snapshots. With `flush`, let the last lists become final step by step, as if the inputs went on in silence.
 
-        Then there are as many snapshots as for inputs that go on. The state after the last list is not taken: the final report has it.
+        So they are those of inputs that go on. They end where lists begin that could get feedback after the end: these do not count. The
+        state after the last list that counts is not taken: the final report has it.
         """
         self.snapshot(worker)
         state = worker.tasks[0].state if 0 in worker.tasks else None
         if not flush or self._times is None:
             return
-        while self._watch.seen and state is not None and state.enrolments.enrolled_before <= state.progress.newest_supported():
+        while self._watch.seen and state is not None and state.enrolments.enrolled_before <= counted_until(state):
             worker.end(state.progress.hold)
             self.snapshot(worker)
             worker.hold(next(self._times))
@@ -135,7 +142,7 @@ class SnapshotHolds:
         if state is None or not self._watch.seen:
             return
         worker.enrol()
-        if NEVER < (enrolled_ms := state.enrolments.enrolled_before) <= state.progress.newest_supported():
+        if NEVER < (enrolled_ms := state.enrolments.enrolled_before) <= counted_until(state):
             view = self._store.view([0], {}, tables=SUMS)[0]
             is_changed, self._sums = view.rows != self._sums, view.rows
             self._on_snapshot(Snapshot(enrolled_ms, view, is_changed))

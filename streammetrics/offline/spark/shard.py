@@ -15,7 +15,7 @@ from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.offline.replay.history import SUMS, Snapshot, snapshot_times
+from streammetrics.offline.replay.history import SUMS, Snapshot, counted_until, snapshot_times
 from streammetrics.offline.spark.input_times import InputEnd, SliceStart
 from streammetrics.offline.spark.slices import decode_rows, merged_rows
 from streammetrics.runtime.consume.prefetch import with_due
@@ -112,11 +112,10 @@ class Shard:
 
     def _after_end(self) -> Iterator[Snapshot]:
         """Let the last lists become final step by step, as `SnapshotHolds.after_end` does."""
-        newest, enrolments = self._state.progress.newest_supported(), self._state.enrolments
-        while self._next_look != FOREVER and enrolments.enrolled_before <= newest:
+        while self._next_look != FOREVER and self._state.enrolments.enrolled_before <= counted_until(self._state):
             self._step(None, ended_until=self._next_look)
             self._next_look = next(self._looks)
-            yield from self._snapshot(newest)
+            yield from self._snapshot(counted_until(self._state))
 
     def _raise_to(self, watermark: int) -> None:
         progress = self._state.progress

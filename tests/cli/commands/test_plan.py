@@ -98,6 +98,22 @@ def test_a_report_gives_variance_rate_and_what_is_still_needed(saved: Path) -> N
     assert "treatment needs about" in called("report", saved).stdout
 
 
+def test_the_rate_of_new_users_is_that_of_the_time_whose_lists_count(tmp_path: Path) -> None:
+    """An hour with a new user every three seconds. The lists of its second half do not count: their feedback may be missing."""
+    lines = []
+    for number in range(1_200):
+        event = {"user_id": f"u{number}", "impression_id": f"r{number}", "ts": 1_700_000_000_000 + 3_000 * number}
+        arms = {"ranker": ("control", "treatment")[number % 2]}
+        lines.append({**event, "type": "impression", "items": ["a", "b"], "experiments": arms})
+        lines.append({**event, "type": "feedback", "item_id": "ab"[number // 2 % 2], "action": "click"})
+    events, report = tmp_path / "events.ndjson", tmp_path / "report.json"
+    events.write_text("\n".join(map(json.dumps, lines)))
+    assert called("replay", events, "--report", report, "--quiet").returncode == 0
+    (plan,) = planned(report)
+    # A snapshot may have some users who came after its time.
+    assert plan["assumptions"]["users_per_day"] == pytest.approx(86_400 / 3, rel=0.02)
+
+
 def test_another_measure_can_be_planned_for(saved: Path) -> None:
     (plan,) = planned(saved, "--metric", "mrr@10")
     assert plan["metric"] == "mrr@10"
