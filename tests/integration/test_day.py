@@ -39,10 +39,9 @@ def commands(page: str) -> Iterator[Command]:
 
 @pytest.mark.timeout(1_200)
 def test_the_commands_of_the_page_find_the_bad_ranker_at_5_percent(kafka_broker: KafkaBroker, redis_url: str, tmp_path: Path) -> None:
-    port, topics = free_port(), ["day-impressions", "day-feedback"]
-    for topic in topics:
+    port = free_port()
+    for topic in ("day-impressions", "day-feedback"):
         kafka_broker.create_topic(topic, partitions=4)
-    kafka_broker.create_topic("day-refused")
     program = tmp_path / "bin" / "streammetrics"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m streammetrics "$@"\n')
@@ -52,11 +51,7 @@ def test_the_commands_of_the_page_find_the_bad_ranker_at_5_percent(kafka_broker:
             "PATH": f"{program.parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "STREAMMETRICS_KAFKA_BOOTSTRAP_SERVERS": kafka_broker.bootstrap,
-            "STREAMMETRICS_KAFKA_TOPICS": ",".join(topics),
-            "STREAMMETRICS_KAFKA_GROUP_ID": "day",
-            "STREAMMETRICS_KAFKA_DEAD_LETTER_TOPIC": "day-refused",
             "STREAMMETRICS_REDIS_URL": redis_url,
-            "STREAMMETRICS_REDIS_NAMESPACE": "day",
             "STREAMMETRICS_HTTP_PORT": str(port),
         }
     )
