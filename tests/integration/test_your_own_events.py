@@ -57,8 +57,9 @@ class Reader:
         subprocess.run([sys.executable, "-c", self.own(program)], check=True, cwd=self.folder, timeout=120)
 
     def shows_at_last(self, expected: str) -> bool:
-        """Return whether the last commands print these lines, or their starts, perhaps when they are run again."""
-        is_shown = all(line in self.printed for line in expected.splitlines())
+        """Return whether the last commands print these lines, perhaps when they are run again. `…` stands for any text in a line."""
+        patterns = [".*".join(map(re.escape, line.split("…"))) for line in expected.splitlines()]
+        is_shown = all(re.search(pattern, self.printed) for pattern in patterns)
         if not is_shown and self.running is not None:
             self.run()
         return is_shown
