@@ -258,7 +258,8 @@ def find_experiment(
     if scopes := sorted({experiment.scope for experiment in experiments if experiment.experiment == name}):
         raise UnknownExperimentError(f"experiment {name!r} has no scope {scope!r}; it has: {', '.join(scopes)}")
     seen = ", ".join(fit(experiment) for experiment in in_order(experiment.experiment for experiment in experiments)) or "none"
-    raise UnknownExperimentError("; ".join((f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale, *warnings)))
+    reasons = (f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale, *warnings)
+    raise UnknownExperimentError("; ".join(reason.removesuffix(".") for reason in reasons))
 
 
 def answer_gate(

@@ -96,8 +96,8 @@ def test_an_unknown_experiment_is_an_error_with_those_that_were_seen() -> None:
         find_experiment([passing(), failing()], "rank")
     with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; the data is old"):
         find_experiment([], "rank", stale=["the data is old"])
-    with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; No list has a label\."):
-        find_experiment([], "rank", warnings=["No list has a label."])
+    with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; No list has a label; Most events are late$"):
+        find_experiment([], "rank", warnings=["No list has a label.", "Most events are late."])
     with pytest.raises(UnknownExperimentError, match=r"experiment 'good' has no scope 'day'; it has: start"):
         find_experiment([passing()], "good", "day")
 
