@@ -14,7 +14,7 @@ export const DAY_MS = 86400000;
 const UNITS = [["d", DAY_MS], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
 const REASONS = {
   events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", reader: "not readable by its reader",
-  bad_type: "no type of event that is read", missing_field: "a field is missing", bad_id: "an id is not usable",
+  bad_type: "the type is unknown", missing_field: "a field is missing", bad_id: "an id is not usable",
   bad_ts: "the time is not usable", bad_value: "the value is not a number", bad_position: "the positions contradict each other",
   bad_label: "a label is not usable", too_many_items: "more items than the limit",
   future: "dated in the future", late: "older than the allowed lateness", session_full: "its session has too many events",
