@@ -159,6 +159,8 @@ class Arms:
 
     def waits_for(self, users: Sequence[tuple[str, int]]) -> str:
         """Say why nothing is compared yet. `users`: the users of each variant."""
+        if len(users) == 1:
+            return say("only {arm} has users so far; a comparison needs another variant, too", arm=named(users[0][0]))
         short = {variant: count for variant, count in users if count < self.policy.min_users}
         return waiting(self.policy, short).said if short else "there is nothing to compare yet"
 

@@ -76,7 +76,7 @@ def build_report(
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     treatments = policy.treatments(control, stored.users)
-    states = states_of(measures, stored, control, treatments)
+    states = states_of(measures, policy, stored)
     state, arms = health_of(policy, stored, states.stopped), Arms(measures, policy, stored, control, scales, states)
     state = replace(state, notes=(*state.notes, *notes_of_times(stored)))
     warnings = _find_bias(arms, control, treatments)

@@ -143,7 +143,7 @@ def change_warning(arms: Arms, variant: VariantReport) -> DataWarning | None:
     changed = change_words(measure, changed_measure.change.before.lift, changed_measure.change.since.lift, changed_measure.change.at_ms)
     said = say("{variant} on {measure}: {changed}", variant=named(variant.variant), measure=measure_name(str(measure)), changed=changed)
     setting = arms.policy.settings_text(arms.stored.experiment, {"start": changed_measure.change.at_ms})
-    return DataWarning("effect changed", said, f"to compare only the lists since, set {setting}", variant.variant)
+    return DataWarning("effect changed", said, f"to compare only the lists since, replay the log and set {setting}", variant.variant)
 
 
 def signs_of(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[str, ListSigns]:
@@ -170,6 +170,14 @@ def notes_of_times(stored: StoredSums) -> Iterator[str]:
             end=minute_text(stored.end_ms),
             stay="it stays" if late == 1 else "they stay",
         )
+    if stored.scope == SINCE_START and (early := _lists_before(stored.hours, stored.from_ms)):
+        yield say(
+            "{lists} before {start} had counted before the start was set: {stay} in the numbers. To leave out what has counted, replay the"
+            " log",
+            lists=counted(early, "list"),
+            start=minute_text(stored.from_ms),
+            stay="it stays" if early == 1 else "they stay",
+        )
     if stored.former_last_ms is not None and stored.scope == SINCE_START:
         yield say(
             "an earlier run under this name is not in these numbers: its last list was at {last}, and this run began at {first}",
@@ -182,6 +190,12 @@ def _lists_from(hours: Hours, from_ms: int) -> int:
     """Return the lists in the blocks of hours that begin at or after a time."""
     block_ms = hours.length * HOUR_MS
     return sum(totals[0] for block, row in hours.rows.items() if block * block_ms >= from_ms for totals in row.totals.values())
+
+
+def _lists_before(hours: Hours, to_ms: int) -> int:
+    """Return the lists in the blocks of hours that end at or before a time."""
+    block_ms = hours.length * HOUR_MS
+    return sum(totals[0] for block, row in hours.rows.items() if (block + 1) * block_ms <= to_ms for totals in row.totals.values())
 
 
 class LossCount(NamedTuple):
@@ -313,9 +327,27 @@ def losses_of(
     stopped: the time of the last list of each arm that has stopped. silent: the hours in which one of the two was silent.
     """
     until_ms = min(stored.to_ms, *(stopped.get(arm, stored.to_ms) for arm in (treatment, control)))
-    how = f" If users are meant to change their arm, set {policy.settings_text(stored.experiment, {'unit': 'list'})}"
+    hours, arm_names = stored.run_hours, (treatment, control)
+    since = {"start": hour_after_moves(hours, *arm_names) * HOUR_MS}
+    how = (
+        f" If {treatment} got less traffic from some time on, replay the log and set {policy.settings_text(stored.experiment, since)}."
+        f" If each list is assigned on its own, set {policy.settings_text(stored.experiment, {'unit': 'list'})}"
+    )
     counts = [_counts_of(policy, stored, *arms, until_ms, silent) for arms in ((treatment, control), (control, treatment))]
-    return unequal_losses(counts[0], counts[1], (treatment, control), how)
+    return unequal_losses(counts[0], counts[1], arm_names, how)
+
+
+def hour_after_moves(hours: Hours, arm: str, other: str) -> int:
+    """Return the hour since when most users who leave an arm move: after the first block with half of the most moves of any.
+
+    >>> hours = Hours()
+    >>> for hour, moved in enumerate((1, 0, 40, 60, 30)): hours.row(hour).moves["new", "old"] = moved
+    >>> hour_after_moves(hours, "new", "old")
+    3
+    """
+    moves = {block: row.moves.get((arm, other), 0) for block, row in sorted(hours.rows.items())}
+    many = max(moves.values(), default=0) / 2
+    return (next((block for block, count in moves.items() if count >= many), -1) + 1) * hours.length
 
 
 def _counts_of(policy: Policy, stored: StoredSums, arm: str, other: str, until_ms: int, silent: Sequence[SilentHours]) -> ArmCounts:

@@ -122,7 +122,7 @@ def silent_warning(policy: Policy, experiment: str, silent: Sequence[SilentHours
         treatment=named(treatment),
         control=named(control),
     )
-    return DataWarning("silent arm", said, f"to compare all lists after it, set {setting}", treatment)
+    return DataWarning("silent arm", said, f"to compare all lists after it, replay the log and set {setting}", treatment)
 
 
 def _time_words(silent: SilentHours) -> str:
@@ -164,8 +164,10 @@ class States(NamedTuple):
 ALL_RUNNING: Final = States(RUNNING, {}, {}, False)
 
 
-def states_of(measures: Measures, stored: StoredSums, control: str | None, treatments: Collection[str]) -> States:
-    """Return the states. treatments: the arms that are compared with the control."""
+def states_of(measures: Measures, policy: Policy, stored: StoredSums) -> States:
+    """Return the states of the arms of the run, also in the scope of a day in which some have no list."""
+    control = policy.control_of(list(stored.run_users))
+    treatments = policy.treatments(control, stored.run_users)
     last_ms = max(stored.last_ms.values(), default=None)
     stopped = stopped_arms(measures, stored, [arm for arm in (control, *treatments) if arm is not None])
     if last_ms is None:

@@ -98,3 +98,9 @@ class StoredSums:
         """
         counted = {name: sums[USERS_AT] for name, sums in self.moments.items()}
         return {name: max(counted.get(name, 0), self.first_list_users.get(name, 0)) for name in {**counted, **self.first_list_users}}
+
+    @property
+    def run_users(self) -> dict[str, int]:
+        """Users of the run by variant, also in the scope of a day: see `users`."""
+        users, came = self.users, self.run_hours.new_users()
+        return {name: max(users.get(name, 0), came.get(name, 0)) for name in {**came, **users}}

@@ -17,7 +17,7 @@ from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import ExperimentReport, FeedbackCounts, StoredSums, build_report, choose_scales, new_decisions
 from streammetrics.experiments.comparison_warnings import same_people
 from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY
-from streammetrics.experiments.experiment_state import States, states_of
+from streammetrics.experiments.experiment_state import states_of
 from streammetrics.experiments.hours import Hours, MergedRows
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Reactions
@@ -137,7 +137,7 @@ class MergedExperiments:
     def _with_later_lists(self, stored: StoredSums, report_rules: ReportRules, tasks: int) -> StoredSums:
         """Add what tells whether arms have stopped. Feedback counts up to the day on which the first one has."""
         stored = replace(stored, lists_since=self._later_lists.of(stored.experiment, stored.last_ms))
-        states = _states_of(stored, report_rules)
+        states = states_of(report_rules.measures_of(stored), report_rules.policy(stored.experiment), stored)
         last_ms = min(states.stopped.values()) if states.stopped else states.whole.since_ms
         if last_ms is None:
             return stored
@@ -245,7 +245,7 @@ class MergedExperiments:
 
     def _decisions(self, stored: StoredSums, report_rules: ReportRules, scales: Mapping[str, float]) -> dict[str, float]:
         """Return the verdicts to freeze: those of arms that have stopped, at the first look at which their last list counts."""
-        states = _states_of(stored, report_rules)
+        states = states_of(report_rules.measures_of(stored), report_rules.policy(stored.experiment), stored)
         last_ms = max(states.stopped.values()) if states.stopped else states.whole.since_ms
         if last_ms is None or last_ms >= stored.to_ms or self._looked.get(stored.experiment) == last_ms:
             return {}
@@ -323,12 +323,6 @@ class MergedExperiments:
             return None if stored is None else stored.report(since_ms)
 
         return since
-
-
-def _states_of(stored: StoredSums, report_rules: ReportRules) -> States:
-    policy = report_rules.policy(stored.experiment)
-    control = policy.control_of(list(stored.moments))
-    return states_of(report_rules.measures_of(stored), stored, control, policy.treatments(control, stored.users))
 
 
 def _same_people(stored: Mapping[str, StoredSums], report_rules: ReportRules) -> dict[str, list[DataWarning]]:

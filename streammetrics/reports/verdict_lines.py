@@ -258,7 +258,7 @@ def find_experiment(
     if scopes := sorted({experiment.scope for experiment in experiments if experiment.experiment == name}):
         raise UnknownExperimentError(f"experiment {name!r} has no scope {scope!r}; it has: {', '.join(scopes)}")
     seen = ", ".join(fit(experiment) for experiment in in_order(experiment.experiment for experiment in experiments)) or "none"
-    reasons = (f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale, *warnings)
+    reasons = (f"no experiment {name!r} has final lists yet; experiments with final lists: {seen}", *stale, *warnings)
     raise UnknownExperimentError("; ".join(reason.removesuffix(".") for reason in reasons))
 
 

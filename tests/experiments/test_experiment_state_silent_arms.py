@@ -134,6 +134,6 @@ def test_the_note_names_the_hours_and_the_start_that_leaves_them_out() -> None:
     assert str(note) == (
         "treatment had no list from 2024-10-04 01:00 UTC to 2024-10-04 02:00 UTC, while the other arm had 300 lists: these hours are not"
         " compared, and a verdict on treatment against control needs the lists of the same hours to agree, whenever their users came. To"
-        " compare all lists after it, set start of ranker."
+        " compare all lists after it, replay the log and set start of ranker."
     )
     assert isinstance(silent_hours(MEASURES, kept([300, 300, 300], [300, 0, 300]), "treatment", "control")[0], SilentHours)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streammetrics.experiments import ExperimentReport
@@ -66,6 +68,26 @@ def test_an_end_that_was_set_too_late_takes_nothing_back_and_says_so() -> None:
     notes = report_of(kept).health.notes
     late = sum(sums[LISTS_AT] for sums in kept.moments.values())
     assert notes == (f"{late:,} lists from 2024-10-03 23:00 UTC on had counted before the end was set: they stay in the numbers",)
+
+
+def test_a_start_that_was_set_too_late_takes_nothing_back_and_says_so() -> None:
+    kept = stored_arms(WORSE, hours=DAY, from_ms=BEGIN_MS + 2 * HOUR_MS)
+    (note,) = report_of(kept).health.notes
+    early = sum(sums[LISTS_AT] for sums in kept.moments.values())
+    assert note.startswith(f"{early:,} lists before 2024-10-04 02:00 UTC had counted before the start was set: they stay in the numbers.")
+
+
+def test_a_day_without_lists_of_an_arm_that_has_stopped_says_so() -> None:
+    run = stored_arms(WORSE, stopped=("treatment",), hours=DAY)
+    alone = {"control": run.moments["control"]}
+    day = replace(
+        stored_arms({"control": 0.5}), scope="day", moments=alone, run_hours=run.hours, last_ms=run.last_ms, lists_since=run.lists_since
+    )
+    report = report_of(day, fixed=False)
+    assert report.state.word == "stopped"
+    assert (
+        report.verdict.reason == f"only control has users so far; a comparison needs another variant, too; treatment {SENTENCES['stopped']}"
+    )
 
 
 def test_each_treatment_has_a_state_of_its_own() -> None:

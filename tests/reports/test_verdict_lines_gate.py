@@ -92,11 +92,11 @@ def test_an_unknown_treatment_of_an_invalid_experiment_is_an_error_too() -> None
 
 
 def test_an_unknown_experiment_is_an_error_with_those_that_were_seen() -> None:
-    with pytest.raises(UnknownExperimentError, match=r"no experiment 'rank' has final lists yet; experiments seen: bad, good"):
+    with pytest.raises(UnknownExperimentError, match=r"no experiment 'rank' has final lists yet; experiments with final lists: bad, good"):
         find_experiment([passing(), failing()], "rank")
-    with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; the data is old"):
+    with pytest.raises(UnknownExperimentError, match=r"experiments with final lists: none; the data is old"):
         find_experiment([], "rank", stale=["the data is old"])
-    with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; No list has a label; Most events are late$"):
+    with pytest.raises(UnknownExperimentError, match=r"experiments with final lists: none; No list has a label; Most events are late$"):
         find_experiment([], "rank", warnings=["No list has a label.", "Most events are late."])
     with pytest.raises(UnknownExperimentError, match=r"experiment 'good' has no scope 'day'; it has: start"):
         find_experiment([passing()], "good", "day")

@@ -148,7 +148,7 @@ def test_an_unknown_experiment_waits_and_lists_those_that_were_seen(tmp_path: Pa
     for words in ([saved(tmp_path / "report.json")], ["--url", base]):
         code, document = outcome("rank", *words)
         assert (code, document["gate"]) == (3, "wait")
-        assert document["reason"] == "no experiment 'rank' has final lists yet; experiments seen: bad, good, young"
+        assert document["reason"] == "no experiment 'rank' has final lists yet; experiments with final lists: bad, good, young"
     assert "treatments: treatment" in outcome("good", "--url", base, "--variant", "b")[1]["reason"]
 
 
@@ -261,7 +261,7 @@ def test_watching_survives_an_experiment_that_is_not_there_yet_and_an_outage() -
         answers = gate_answers()
         answers.show(report_at(now_ms(), passing("other")))
         with answering(HttpServer(answers, "127.0.0.1", port)):
-            assert "experiments seen: other" in first_line(process)
+            assert "experiments with final lists: other" in first_line(process)
             answers.show(report_at(now_ms(), passing("rollout")))
             out, _ = process.communicate(timeout=120)
     assert (process.returncode, "PASS" in out) == (0, True)

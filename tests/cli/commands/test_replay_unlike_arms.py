@@ -91,7 +91,7 @@ def test_users_of_one_arm_who_get_lists_of_the_other(tmp_path: Path) -> None:
         events += visit(f"x{number}", ts + 40_000, "control", clicked=False)
     answer = answers(tmp_path, events)
     assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", None)
-    assert "20 users went from treatment to control, and 0 from control to treatment. If users are meant to change" in answer.reason
+    assert "20 users went from treatment to control, and 0 from control to treatment. If treatment got less traffic" in answer.reason
     assert answer.warnings["losses"] == answer.reason.removeprefix("treatment: ")
     meant = answers(tmp_path, events, 'experiments.named={"ranker": {"unit": "list"}}')
     assert meant.lift is not None
@@ -183,6 +183,13 @@ def test_users_whom_a_step_back_takes_the_treatment_look_like_a_loss(tmp_path: P
     answer = answers(tmp_path, stepped([50, 10]))
     assert (answer.verdict, answer.gate, answer.lift) == ("inconclusive", "wait", None)
     assert "320 users went from treatment to control, and 0 from control to treatment" in answer.warnings["losses"]
+    start = "start = 2026-03-01T06:00:00Z"
+    assert (
+        f"If treatment got less traffic from some time on, replay the log and set under [experiments.named.ranker]: {start}"
+        in answer.reason
+    )
+    since = answers(tmp_path, stepped([50, 20]), 'experiments.named={"ranker": {"start": "2026-03-01T06:00:00Z"}}')
+    assert "losses" not in since.warnings
 
 
 def test_a_country_with_shares_of_its_own(tmp_path: Path) -> None:
