@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln  # type: ignore[import-untyped]  # scipy has no stubs
 
-from streammetrics.experiments.comparison_warnings import (
+from streammetrics.experiments.losses import (
     LOSS_EVIDENCE_MIN,
     ArmCounts,
     LossCount,
