@@ -8,16 +8,19 @@ from streammetrics.words.sentences import Part, Words, say
 
 
 def percent(share: float) -> Words:
-    """Format a share with two digits, or three from 10 % on, in percent. It is never rounded up to 100 %.
+    """Format a share with two digits, or three from 10 % on, in percent. From 95 % on, what is missing to 100 % has two digits.
 
-    >>> percent(0.12), percent(0.0312), percent(0.9875), percent(0.00004)
-    ('12 %', '3.1 %', '98.75 %', '0.004 %')
+    It is never rounded up to 100 %, and has at most four decimals.
+
+    >>> percent(0.12), percent(0.0312), percent(0.964223), percent(0.998765), percent(0.00004)
+    ('12 %', '3.1 %', '96.4 %', '99.87 %', '0.004 %')
     >>> percent(0.9999999), percent(1.0), percent(1.345678), percent(123.45678)
     ('99.9999 %', '100 %', '135 %', '12,300 %')
     """
     value = 100 * share
     if 95 <= value < 100:
-        text = f"{math.floor(value * 10_000 + 1e-6) / 10_000:.6g} %"
+        decimals = min(4, 1 - math.floor(math.log10(100 - value)))
+        text = f"{math.floor(value * 10**decimals + 1e-6) / 10**decimals:.6g} %"
     else:
         text = f"{float(f'{value:.3g}' if abs(value) >= 10 else f'{value:.2g}'):,.10g} %"
     return Words([Part("number", text)])
