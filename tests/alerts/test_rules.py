@@ -32,15 +32,15 @@ def waits_ms(name: str) -> set[int]:
 def comments() -> list[str]:
     """The comment above each alert, in their order; empty without one."""
     lines = (FOLDER / "alerting_rules.yml").read_text(encoding="utf-8").splitlines()
-    found, comment = [], ""
+    texts, comment = [], ""
     for line in lines:
         if line.startswith("      # "):
             comment += line.removeprefix("      #")
         else:
             if line.startswith("      - alert:"):
-                found.append(comment.strip())
+                texts.append(comment.strip())
             comment = ""
-    return found
+    return texts
 
 
 class TestRules:
@@ -51,15 +51,15 @@ class TestRules:
         assert queried <= SERIES.keys() | OF_PROMETHEUS
 
     def test_every_recorded_series_is_used_after_it_is_recorded(self) -> None:
-        known: set[str] = set()
+        names_so_far: set[str] = set()
         used: set[str] = set()
         for name, expression in RECORDED.items():
             queried = set(re.findall(r"job\w*:\w+:\w+", expression)) - {name}
-            assert queried <= known
-            known.add(name)
+            assert queried <= names_so_far
+            names_so_far.add(name)
             used |= queried
         used |= {name for alert in ALERTS for name in re.findall(r"job\w*:\w+:\w+", alert.expression + alert.annotations["description"])}
-        assert used == known
+        assert used == names_so_far
 
     def test_alert_names_have_one_form_and_each_severity_once(self) -> None:
         entries = [(alert.name, alert.severity) for alert in ALERTS]

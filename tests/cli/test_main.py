@@ -50,11 +50,11 @@ def top_commands() -> dict[str, click.Command]:
 
 def commands() -> dict[str, click.Command]:
     """Return every command by name; commands of a group are `group command`."""
-    found: dict[str, click.Command] = {}
+    by_name: dict[str, click.Command] = {}
     for name, command in top_commands().items():
         inner = command.commands if isinstance(command, click.Group) else {}
-        found |= {f"{name} {below}": command for below, command in inner.items()} or {name: command}
-    return found
+        by_name |= {f"{name} {below}": command for below, command in inner.items()} or {name: command}
+    return by_name
 
 
 def test_the_tests_cover_all_commands() -> None:
@@ -85,7 +85,7 @@ def test_the_list_of_commands_has_whole_sentences_in_groups() -> None:
 
 
 def test_the_list_has_the_name_and_the_first_sentence_of_every_command() -> None:
-    listed = {name: sentence for found in GROUPS.values() for name, sentence in found.items()}
+    listed = {name: sentence for group in GROUPS.values() for name, sentence in group.items()}
     assert listed == {command.name: command.get_short_help_str(limit=200) for command in top_commands().values()}
 
 

@@ -18,12 +18,12 @@ from tests.support.tables import for_each
 
 
 def numeric_bounds() -> list[tuple[str, int, int]]:
-    found = []
+    bounds = []
     for key, setting in keys().items():
         words = setting.allowed.split(" ")
         if setting.allowed.startswith("a whole number from "):
-            found.append((key, int(words[4]), int(words[6].rstrip(","))))
-    return found
+            bounds.append((key, int(words[4]), int(words[6].rstrip(","))))
+    return bounds
 
 
 def value_or_conflict(key: str, value: int | str) -> object:

@@ -10,8 +10,8 @@ from tests.support.tables import for_each
 
 @pytest.mark.parametrize("url", ["http://exporter:9464", "https://exporter", "http://[::1]:9464/metrics/", ""])
 def test_a_url_of_an_exporter_is_http(url: str) -> None:
-    found = by_flags({"client.url": url}).settings.client.url
-    assert (found.get_secret_value() if found else "") == url
+    client_url = by_flags({"client.url": url}).settings.client.url
+    assert (client_url.get_secret_value() if client_url else "") == url
 
 
 @for_each(["exporter:9464", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x y", "http://x#a", "http://é", "http://a..b"])

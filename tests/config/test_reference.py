@@ -81,6 +81,6 @@ def test_the_effective_settings_mask_secrets():
 
 def test_the_effective_settings_show_experiments_as_toml(tmp_path):
     text = render_effective(configured(tmp_path, NAMED))
-    shown = tomllib.loads(text)["experiments"]["named"]
-    assert shown["ranker-v7"]["shares"] == {"old": 1, "new": 3}
+    named_experiments = tomllib.loads(text)["experiments"]["named"]
+    assert named_experiments["ranker-v7"]["shares"] == {"old": 1, "new": 3}
     assert tomllib.loads(text)["experiments"]["margin"] == 0.02

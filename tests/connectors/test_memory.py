@@ -40,8 +40,8 @@ def test_due_users_are_those_of_a_sorted_list_after_any_moves(moves: list[dict[s
 
 def held_bytes() -> int:
     """Return the bytes that lines of the store have allocated and still hold."""
-    own = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, memory.__file__)])
-    return sum(statistic.size for statistic in own.statistics("filename"))
+    traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, memory.__file__)])
+    return sum(statistic.size for statistic in traces.statistics("filename"))
 
 
 def test_memory_does_not_grow_with_due_times_that_move() -> None:

@@ -84,12 +84,12 @@ def check_chart() -> str:
                 text = rendered(chart, kubernetes, *values)
                 manifests = [one for one in yaml.safe_load_all(text) if one]
                 _check_manifests(manifests)
-                known = [one for one in manifests if one["kind"] not in EXTRA_KINDS]
+                standard_manifests = [one for one in manifests if one["kind"] not in EXTRA_KINDS]
                 file = Path(scratch) / "manifests.yaml"
-                file.write_text(yaml.safe_dump_all(known), encoding="utf-8")
+                file.write_text(yaml.safe_dump_all(standard_manifests), encoding="utf-8")
                 validate = program("kubernetes-validate", "the package kubernetes-validate")
                 checked(validate, "--strict", "--kubernetes-version", kubernetes, file)
-                count += len(known)
+                count += len(standard_manifests)
         _check_refusals(chart)
     return f"{count} manifests valid for Kubernetes {' and '.join(KUBERNETES)}"
 

@@ -62,8 +62,8 @@ def explained() -> Iterator[str]:
 
 
 def test_every_value_is_explained_in_the_file_of_values() -> None:
-    known = {*explained()}
-    unexplained = [name for name, _ in leaves(DEFAULTS) if not {name, name.rpartition(".")[0]} & known]
+    explained_values = {*explained()}
+    unexplained = [name for name, _ in leaves(DEFAULTS) if not {name, name.rpartition(".")[0]} & explained_values]
     assert [name for name in unexplained if name.rpartition(".")[2] not in OF_KUBERNETES] == []
     assert "(values.yaml)" in README
 

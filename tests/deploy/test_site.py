@@ -40,11 +40,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_is_in_the_site_and_can_be_found(site: Path) -> None:
-    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
-    titles = {page["title"] for page in found}
+    entries = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    titles = {page["title"] for page in entries}
     assert {"Glossary", "Metrics in Python", "StreammetricsRankingRegressed"} <= titles
     pages = [*ROOT.glob("deploy/runbooks/*.md"), *ROOT.glob("streammetrics/*/README.md"), ROOT / "deploy" / "README.md"]
-    places = {page["location"].partition("#")[0] for page in found}
+    places = {page["location"].partition("#")[0] for page in entries}
     for page in pages:
         place = page.relative_to(ROOT).with_suffix("").as_posix().removesuffix("README").rstrip("/")
         assert f"{place}/" in places

@@ -47,14 +47,14 @@ def test_no_two_public_types_share_a_name() -> None:
             name = node.name if isinstance(node, ast.ClassDef) else ast.unparse(node.target) if is_alias else "_"  # type: ignore[union-attr]
             if not name.startswith("_"):
                 places[name].append(str(path.relative_to(PACKAGE)))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def test_no_test_imports_another_test() -> None:
     pattern = re.compile(r"^ *(?:from|import) tests\S*\.test_\w+", re.MULTILINE)
     modules = (ROOT / "tests").rglob("*.py")
-    found = {str(path.relative_to(ROOT)): lines for path in modules if (lines := pattern.findall(path.read_text(encoding="utf-8")))}
-    assert found == {}, "what tests share belongs in tests/support, or in a module of samples beside them"
+    imports = {str(path.relative_to(ROOT)): lines for path in modules if (lines := pattern.findall(path.read_text(encoding="utf-8")))}
+    assert imports == {}, "what tests share belongs in tests/support, or in a module of samples beside them"
 
 
 def bound_names(source: str) -> Counter[str]:
@@ -75,8 +75,9 @@ def bound_names(source: str) -> Counter[str]:
 
 def test_names_are_nouns() -> None:
     """A name says what a thing is. These words say only that there is one."""
-    pronouns = {path: PRONOUNS & bound_names(path.read_text(encoding="utf-8")).keys() for path in PACKAGE.rglob("*.py")}
-    assert {str(path.relative_to(PACKAGE)): words for path, words in pronouns.items() if words} == {}
+    paths = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    pronouns = {path: PRONOUNS & bound_names(path.read_text(encoding="utf-8")).keys() for path in paths}
+    assert {str(path.relative_to(ROOT)): words for path, words in pronouns.items() if words} == {}
 
 
 def test_types_are_nouns() -> None:

@@ -289,8 +289,8 @@ def test_a_pane_that_is_not_final_is_kept_beyond_the_retention_time() -> None:
 def test_former_lists_of_a_forgotten_group_do_not_count_when_it_returns() -> None:
     settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,))
     machine = Machine(engine_of(settings, groups_max=3, retention_ms=1), settings)
-    shown = [("a", 0), ("c", 0), ("b", 4), ("a", 4)]
-    machine.feed(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    impressions = [("a", 0), ("c", 0), ("b", 4), ("a", 4)]
+    machine.feed(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in impressions)))
     machine.finish(flush=True)
     assert {group: tally[0] for group, tally in machine.state.panes.totals.items()} == ONE_LIST_A_VARIANT
 
@@ -298,8 +298,8 @@ def test_former_lists_of_a_forgotten_group_do_not_count_when_it_returns() -> Non
 def test_a_late_first_list_counts_in_the_totals_of_its_group() -> None:
     settings = replace(ONE_INPUT, pane_ms=4, windows_ms=(4,), lateness_ms=20)
     machine = Machine(engine_of(settings), settings)
-    shown = [("a", 100), ("b", 100 - settings.out_of_orderness_ms - settings.lateness_ms)]
-    machine.feed(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in shown)))
+    impressions = [("a", 100), ("b", 100 - settings.out_of_orderness_ms - settings.lateness_ms)]
+    machine.feed(arrivals(*(Impression(f"{arm}{ts}", arm, ts, ("i",), (("ranker", arm),)) for arm, ts in impressions)))
     machine.finish(flush=True)
     assert {group: tally[0] for group, tally in machine.state.panes.totals.items()} == ONE_LIST_A_VARIANT
 
@@ -359,12 +359,12 @@ def test_state_of_other_topics_is_rejected_even_if_their_number_is_equal() -> No
 
 def test_the_totals_of_a_forgotten_group_are_dropped() -> None:
     machine = Machine(engine_of(ONE_INPUT, groups_max=2, retention_ms=1), ONE_INPUT)
-    found = []
+    counts = []
     for arm, ts in (("a", 0), ("a", 10), ("b", 20), ("b", 30)):
         machine.feed(arrivals(Impression(f"x{ts}", "u", ts, ("i",), (("ranker", arm),))))
         machine.commit()
-        found.append([*machine.state.panes.totals])
-    assert found == [[], [("", ""), ("ranker", "a")], [], [("", ""), ("ranker", "b")]]
+        counts.append([*machine.state.panes.totals])
+    assert counts == [[], [("", ""), ("ranker", "a")], [], [("", ""), ("ranker", "b")]]
 
 
 def test_a_state_that_is_given_up_is_freed_without_a_collection() -> None:

@@ -68,9 +68,9 @@ def test_tight_limits_change_no_number_of_all_traffic(
     machine = machine_with_experiments(case, rules, due_max, **limits)
     machine.feed_all(case.steps, data)
     machine.finish(flush=True)
-    shown = {(final.start_ms, tally[0]) for final in machine.finals for group, tally in final.pane.items() if group == Group()}
+    counts = {(final.start_ms, tally[0]) for final in machine.finals for group, tally in final.pane.items() if group == Group()}
     panes = expected_result(case.steps, case.settings, flush=True).panes
-    assert shown == {(start, tally.lists) for (start, group), tally in panes.items() if group == OracleGroup()}
+    assert counts == {(start, tally.lists) for (start, group), tally in panes.items() if group == OracleGroup()}
 
 
 @given(st.data(), CASES, RULES, DUE_MAX, st.booleans())

@@ -388,13 +388,13 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(machine.engine.layout, rules, {}, machine.engine.signature, report_rules)
-    shown: list[Report] = []
+    reports: list[Report] = []
     machine.store.announce(1)
     status = ProcessStatus()
-    Publisher(builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=status, on_report=shown.append).publish()
-    document = plain(published(shown[0], machine.engine.layout, History()))
-    assert [experiment["scope"] for experiment in document["experiments"]] == [experiment.scope for experiment in shown[0].experiments]
-    return {experiment.scope: experiment for experiment in shown[0].experiments}
+    Publisher(builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=status, on_report=reports.append).publish()
+    document = plain(published(reports[0], machine.engine.layout, History()))
+    assert [experiment["scope"] for experiment in document["experiments"]] == [experiment.scope for experiment in reports[0].experiments]
+    return {experiment.scope: experiment for experiment in reports[0].experiments}
 
 
 def test_unmatched_feedback_is_counted_by_the_days_of_an_experiment() -> None:
@@ -447,9 +447,9 @@ def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_tha
             for measure in arm.measures
         }
 
-    known = {name: scale for name, scale in scales(before).items() if scale is not None}
-    assert known
-    assert {name: scales(after)[name] for name in known} == known
+    scales_before = {name: scale for name, scale in scales(before).items() if scale is not None}
+    assert scales_before
+    assert {name: scales(after)[name] for name in scales_before} == scales_before
 
 
 BEFORE = CovariatePeriod("ranker", NOON_MS - HOUR_MS, NOON_MS)

@@ -26,6 +26,6 @@ def test_each_event_is_whole_in_one_process_and_a_time_in_the_others(users: list
 
 
 def test_the_first_process_has_all_malformed_records() -> None:
-    found = [of_shard(decode, shard, 3)(b"{") for shard in range(3)]
-    assert [len(events) for events in found] == [1, 0, 0]
-    assert isinstance(found[0][0], MalformedEvent)
+    of_shards = [of_shard(decode, shard, 3)(b"{") for shard in range(3)]
+    assert [len(events) for events in of_shards] == [1, 0, 0]
+    assert isinstance(of_shards[0][0], MalformedEvent)

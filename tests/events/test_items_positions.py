@@ -28,9 +28,9 @@ def native(items: list[Any], limits: EventLimits = PLACES, **more: Any) -> Impre
 
 def yielded(items: list[Any], limits: EventLimits = PLACES) -> Impression | MalformedEvent:
     event = {"type": "impression", "impression_id": "p2", "user_id": "u", "ts": NOON, "items": items}
-    (found,) = reader_decoder(lambda record: [event], native_decoder(limits, of_reader=True), limits)(b"{}")
-    assert isinstance(found, Impression | MalformedEvent)
-    return found
+    (yielded_event,) = reader_decoder(lambda record: [event], native_decoder(limits, of_reader=True), limits)(b"{}")
+    assert isinstance(yielded_event, Impression | MalformedEvent)
+    return yielded_event
 
 
 def at(*places: int) -> list[dict[str, Any]]:
@@ -49,9 +49,9 @@ def test_empty_places_are_kept(read: Any) -> None:
 @pytest.mark.parametrize("read", [native, yielded])
 @pytest.mark.parametrize("position", [0, 21])
 def test_a_position_that_is_no_place_is_refused(read: Any, position: int) -> None:
-    found = read(at(position))
-    assert found.reason == "bad_position"
-    assert f"a position must be a place from 1 to 20; got {position}; see events.positions" in found.detail
+    decoded = read(at(position))
+    assert decoded.reason == "bad_position"
+    assert f"a position must be a place from 1 to 20; got {position}; see events.positions" in decoded.detail
 
 
 def test_lists_without_positions_begin_at_the_top() -> None:

@@ -163,5 +163,5 @@ def test_earlier_events_change_no_labels(sequence: list[tuple[dict[str, object],
     decode = native_decoder(LIMITS)
     for experiments, segments, ascii_only in sequence:
         value = json.dumps(IMPRESSION | {"experiments": experiments, "segments": segments}, ensure_ascii=ascii_only).encode()
-        (found,), expected = decode(value), reference(value)
-        assert (found.reason if isinstance(found, MalformedEvent) else found) == expected
+        (event,), expected = decode(value), reference(value)
+        assert (event.reason if isinstance(event, MalformedEvent) else event) == expected

@@ -638,20 +638,20 @@ NUMERIC = EventLimits(numeric_ids=True, exposures=True)
     ],
 )
 def test_with_numeric_ids_a_whole_number_is_its_decimal_text(event: dict[str, Any], changes: dict[str, Any]) -> None:
-    def as_text(found: Any) -> Any:
-        if isinstance(found, list):
-            return [as_text(event) if not isinstance(event, dict) else event | {"id": str(event["id"])} for event in found]
-        return str(found)
+    def as_text(change: Any) -> Any:
+        if isinstance(change, list):
+            return [as_text(event) if not isinstance(event, dict) else event | {"id": str(event["id"])} for event in change]
+        return str(change)
 
-    texts = {name: as_text(found) for name, found in changes.items()}
+    texts = {name: as_text(change) for name, change in changes.items()}
     decode = native_decoder(NUMERIC)
     assert decode(sent(event, **changes)) == decode(sent(event, **texts)) == native_decoder(LIMITS)(sent(event, **texts))
     assert decode(sent(event, **changes)) == (read_event(sent(event, **changes), NUMERIC),)
 
 
-@pytest.mark.parametrize("found", [1.5, True, [], {}, 10**600])
-def test_with_numeric_ids_other_values_are_rejected(found: object) -> None:
-    (error,) = native_decoder(NUMERIC)(sent(FEEDBACK, user_id=found))
+@pytest.mark.parametrize("user_id", [1.5, True, [], {}, 10**600])
+def test_with_numeric_ids_other_values_are_rejected(user_id: object) -> None:
+    (error,) = native_decoder(NUMERIC)(sent(FEEDBACK, user_id=user_id))
     assert isinstance(error, MalformedEvent)
     assert error.reason == "bad_id"
 

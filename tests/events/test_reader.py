@@ -27,8 +27,8 @@ def read_as(*events: Any, limits: EventLimits = LIMITS) -> Sequence[Event | Malf
 
 
 def only(event: Any, limits: EventLimits = LIMITS) -> Event | MalformedEvent:
-    (found,) = read_as(event, limits=limits)
-    return found
+    (decoded,) = read_as(event, limits=limits)
+    return decoded
 
 
 def refusal(event: Any) -> str:
@@ -89,11 +89,11 @@ class TestNativeRules:
         except UnicodeEncodeError:
             assert only(event, limits).reason == "reader"  # type: ignore[union-attr]
             return
-        expected, found = native_decoder(limits)(text)[0], only(event, limits)
-        if isinstance(expected, MalformedEvent) and isinstance(found, MalformedEvent):
-            assert found.reason in (expected.reason, "reader")
+        expected, through_reader = native_decoder(limits)(text)[0], only(event, limits)
+        if isinstance(expected, MalformedEvent) and isinstance(through_reader, MalformedEvent):
+            assert through_reader.reason in (expected.reason, "reader")
         else:
-            assert found == expected
+            assert through_reader == expected
 
     def test_equal_labels_are_one_object(self):
         first, second = (only(dict(IMPRESSION), LIMITS) for _ in range(2))

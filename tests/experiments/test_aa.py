@@ -37,13 +37,13 @@ def test_the_estimate_from_the_sums_is_that_of_the_oracle(regime: Regime) -> Non
         RawList(f"u{user}", hour, ARMS[arm], y, d) for user, hour, arm, d, y in zip(*(column.tolist() for column in lists[:5]), strict=True)
     ]
     *_, stored = looks(measures, lists, regime.hours)
-    found, wanted = Pair(measures, stored, "treatment", "control").combined(measures.all[0]), compare(raw, "treatment", "control")
-    assert found is not None
+    pair_estimate, wanted = Pair(measures, stored, "treatment", "control").combined(measures.all[0]), compare(raw, "treatment", "control")
+    assert pair_estimate is not None
     assert wanted is not None
-    for own, other in zip((found.treatment, found.control), wanted[:2], strict=True):
-        assert own.users == other.users
-        assert math.isclose(own.mean, other.mean, rel_tol=1e-9)
-        assert math.isclose(own.variance, other.variance, rel_tol=1e-9)
+    for arm_estimate, other in zip((pair_estimate.treatment, pair_estimate.control), wanted[:2], strict=True):
+        assert arm_estimate.users == other.users
+        assert math.isclose(arm_estimate.mean, other.mean, rel_tol=1e-9)
+        assert math.isclose(arm_estimate.variance, other.variance, rel_tol=1e-9)
 
 
 @for_each(SMALL)

@@ -61,14 +61,20 @@ def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
     assert ndcg.verdict is not None
     assert ndcg.verdict.word == report.verdict.word == "regressed"
     assert report.verdict.reason == f"treatment: {ndcg.verdict.reason}"
-    own, against = (estimate(MEASURES, MEASURES.all[0], moments[name]) for name in ("treatment", "control"))
-    assert own is not None
+    treatment_estimate, against = (estimate(MEASURES, MEASURES.all[0], moments[name]) for name in ("treatment", "control"))
+    assert treatment_estimate is not None
     assert against is not None
-    assert (ndcg.mean, ndcg.error, ndcg.lift) == pytest.approx((own.mean, math.sqrt(own.variance), own.mean / against.mean - 1))
-    assert (ndcg.tau, ndcg.minimum_difference) == pytest.approx((math.sqrt(own.variance + against.variance), 0.1 * against.mean))
+    assert (ndcg.mean, ndcg.error, ndcg.lift) == pytest.approx(
+        (treatment_estimate.mean, math.sqrt(treatment_estimate.variance), treatment_estimate.mean / against.mean - 1)
+    )
+    assert (ndcg.tau, ndcg.minimum_difference) == pytest.approx(
+        (math.sqrt(treatment_estimate.variance + against.variance), 0.1 * against.mean)
+    )
     assert ndcg.tau is not None
     mixture = Mixture(ndcg.tau, ndcg.minimum_difference)
-    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == pytest.approx(difference(own, against, mixture, 0.05))
+    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == pytest.approx(
+        difference(treatment_estimate, against, mixture, 0.05)
+    )
     assert ndcg.p_value is not None
     assert ndcg.p_value < 1e-6
     assert ndcg.lift_lower is not None
@@ -632,12 +638,12 @@ def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_wa
     measures = Measures(Scorer(["ndcg@10", "item_hit_rate@10"]).columns)
     random = np.random.default_rng(5)
     moments = {}
-    for variant, shown in (("control", 10), ("treatment", 4)):
+    for variant, lists in (("control", 10), ("treatment", 4)):
         rows = np.zeros((3_000, 1 + len(measures.columns)), np.int64)
         rows[:, 0] = 2
         for place, column in enumerate(measures.columns, 1):
             hits = random.binomial(2, 0.4, 3_000)
-            rows[:, place] = {"sum": hits << 40, "hits": hits, "places": 2 * shown}[column.kind]
+            rows[:, place] = {"sum": hits << 40, "hits": hits, "places": 2 * lists}[column.kind]
         moments[variant] = of_users(measures, rows)
     policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
     report = build_report(measures, policy, stored(moments, measures), choose_scales(measures, policy, stored(moments, measures), {}))

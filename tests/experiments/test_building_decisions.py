@@ -96,10 +96,10 @@ FROZEN = {"ndcg@10": 0.03, "ndcg@10 control": 0.5}
 
 
 def of_arms(treatment: Sequence[int], control: Sequence[int]) -> MeasureComparison:
-    own, against = estimate(MEASURES, NDCG, treatment), estimate(MEASURES, NDCG, control)
-    assert own is not None
+    treatment_estimate, against = estimate(MEASURES, NDCG, treatment), estimate(MEASURES, NDCG, control)
+    assert treatment_estimate is not None
     assert against is not None
-    return MeasureComparison(NDCG, own, against, MeasureScale(0.03, 0.5))
+    return MeasureComparison(NDCG, treatment_estimate, against, MeasureScale(0.03, 0.5))
 
 
 def is_between(log_e: float) -> bool:
@@ -131,13 +131,13 @@ def test_treatments_share_the_error_of_the_verdict_and_of_the_gate() -> None:
 
 
 def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
-    found = {}
+    reports = {}
     for uses_it in (False, True):
         kept = stored({"control": 0.5, "treatment": 0.47}, whole=True)
         policy = Policy(paging=("ndcg@10",), cuped_verdict=uses_it)
         scales = choose_scales(WITH_COVARIATES, policy, kept, {})
-        found[uses_it] = measure_of(build_report(WITH_COVARIATES, policy, kept, scales))
-    plain, reduced = found[False], found[True]
+        reports[uses_it] = measure_of(build_report(WITH_COVARIATES, policy, kept, scales))
+    plain, reduced = reports[False], reports[True]
     assert plain.reduced is not None
     assert plain.lift_upper != plain.reduced.lift_upper
     assert (plain.judged_lift_upper, reduced.judged_lift_upper) == (plain.lift_upper, plain.reduced.lift_upper)
@@ -149,7 +149,7 @@ def test_the_share_of_users_with_a_hit_has_the_same_error_in_its_interval_and_ve
     kept = StoredSums(experiment="x", scope="start", first_list_users=dict.fromkeys(moments, 1_400), **in_one_hour(MEASURES, moments))
     scales = choose_scales(MEASURES, Policy(), kept, {})
     report = build_report(MEASURES, Policy(), kept, scales)
-    (own,) = [measure for measure in report.variants[1].measures if measure.metric == "user_hit_rate"]
+    (user_hit_rate,) = [measure for measure in report.variants[1].measures if measure.metric == "user_hit_rate"]
     arms = [estimate(MEASURES, users, moments[name]) for name in ("treatment", "control")]
     scale = scale_of(users, scales)
     assert scale is not None
@@ -157,7 +157,7 @@ def test_the_share_of_users_with_a_hit_has_the_same_error_in_its_interval_and_ve
     assert arms[1] is not None
     interval = lift_interval(arms[0], arms[1], scale.mixture(0.1), 0.05)
     assert interval is not None
-    assert (own.alpha, own.lift_lower, own.lift_upper) == (0.05, interval.lower, interval.upper)
+    assert (user_hit_rate.alpha, user_hit_rate.lift_lower, user_hit_rate.lift_upper) == (0.05, interval.lower, interval.upper)
     for value, word in ((15, "inconclusive"), (30, "regressed")):
         assert judge(Policy(margin=0.0, paging=("user_hit_rate@5",)), [with_evidence(value, users)])["user_hit_rate@5"].word == word
 
@@ -202,15 +202,17 @@ def measure_of(report: ExperimentReport) -> MeasureReport:
     return next(measure for measure in report.variants[1].measures if str(NDCG) == f"{measure.metric}@{measure.k}")
 
 
-def check_intervals(own: MeasureReport, found: PairEstimate, scale: MeasureScale) -> None:
-    arms, mixture = (found.treatment, found.control), scale.mixture(0.1)
-    assert (own.difference, own.difference_lower, own.difference_upper) == difference(*arms, mixture, 0.05, found.covariance)
-    lift = lift_interval(*arms, mixture, 0.05, found.covariance)
+def check_intervals(measure: MeasureReport, pair_estimate: PairEstimate, scale: MeasureScale) -> None:
+    arms, mixture = (pair_estimate.treatment, pair_estimate.control), scale.mixture(0.1)
+    assert (measure.difference, measure.difference_lower, measure.difference_upper) == difference(
+        *arms, mixture, 0.05, pair_estimate.covariance
+    )
+    lift = lift_interval(*arms, mixture, 0.05, pair_estimate.covariance)
     assert lift is not None
-    assert (own.lift_lower, own.lift_upper) == (lift.lower, lift.upper)
-    z, variance = z_value(*arms, 1.0, found.covariance), variance_of(*arms, found.covariance)
+    assert (measure.lift_lower, measure.lift_upper) == (lift.lower, lift.upper)
+    z, variance = z_value(*arms, 1.0, pair_estimate.covariance), variance_of(*arms, pair_estimate.covariance)
     assert z is not None
     assert variance is not None
-    assert own.p_value == p_value(z, variance, mixture)
-    assert own.judged is not None
-    assert own.judged.covariance == found.covariance
+    assert measure.p_value == p_value(z, variance, mixture)
+    assert measure.judged is not None
+    assert measure.judged.covariance == pair_estimate.covariance

@@ -15,17 +15,19 @@ from tests.experiments.raw_lists import MEASURES, RATE, stored_of
 from tests.oracle.cells import PairResult, RawList, compare, hour_rows
 
 
-def assert_equal(found: PairEstimate | None, wanted: PairResult | None) -> None:
-    assert (found is None) == (wanted is None)
-    if found is None or wanted is None:
+def assert_equal(pair_estimate: PairEstimate | None, wanted: PairResult | None) -> None:
+    assert (pair_estimate is None) == (wanted is None)
+    if pair_estimate is None or wanted is None:
         return
-    for own, other, effective in zip((found.treatment, found.control), wanted[:2], found.effective_users, strict=True):
-        assert own.users == other.users
-        assert math.isclose(own.mean, other.mean, rel_tol=1e-9, abs_tol=1e-12)
-        assert math.isclose(own.variance, other.variance, rel_tol=1e-9, abs_tol=1e-12)
+    for arm_estimate, other, effective in zip(
+        (pair_estimate.treatment, pair_estimate.control), wanted[:2], pair_estimate.effective_users, strict=True
+    ):
+        assert arm_estimate.users == other.users
+        assert math.isclose(arm_estimate.mean, other.mean, rel_tol=1e-9, abs_tol=1e-12)
+        assert math.isclose(arm_estimate.variance, other.variance, rel_tol=1e-9, abs_tol=1e-12)
         assert math.isclose(effective, other.effective_users, rel_tol=1e-9)
-    bound = math.sqrt(found.treatment.variance * found.control.variance)
-    assert math.isclose(found.covariance, max(-bound, min(bound, float(wanted.covariance))), rel_tol=1e-9, abs_tol=1e-12)
+    bound = math.sqrt(pair_estimate.treatment.variance * pair_estimate.control.variance)
+    assert math.isclose(pair_estimate.covariance, max(-bound, min(bound, float(wanted.covariance))), rel_tol=1e-9, abs_tol=1e-12)
 
 
 def example() -> StoredSums:
@@ -102,14 +104,14 @@ def lists(draw: st.DrawFn) -> list[RawList]:
     moving = draw(st.sampled_from((0.0, 0.3)))
     arms = ["a", "b", "c"][: draw(st.integers(2, 3))]
     strata = draw(st.sampled_from(([""], ["x=1", "x=2", "x="])))
-    found = []
+    raw_lists = []
     for user in range(users):
         first, arm, stratum = 480_000 + seed.randrange(span), seed.choice(arms), seed.choice(strata)
         for _ in range(seed.choice((1, 1, 2, 5, 12))):
             d = seed.choice((1, 1, 1, 3, 0))
             variant = seed.choice(arms) if seed.random() < moving else arm
-            found.append(RawList(f"u{user}", first + seed.choice((0, 0, 1, 7, 8, 50, 200)), variant, seed.randint(0, d), d, stratum))
-    return found
+            raw_lists.append(RawList(f"u{user}", first + seed.choice((0, 0, 1, 7, 8, 50, 200)), variant, seed.randint(0, d), d, stratum))
+    return raw_lists
 
 
 @given(lists())

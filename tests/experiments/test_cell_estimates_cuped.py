@@ -36,9 +36,9 @@ def stored_of(lists: Sequence[RawList], earlier: Earlier) -> StoredSums:
         hours.row(impression.hour).add_totals(impression.variant, hours.entry_of(first[impression.user], impression.hour), row)
         sums_before = totals.get((impression.user, impression.variant), [0, 0])
         totals[impression.user, impression.variant] = [sums_before[0] + 1, sums_before[1] + (impression.y << 36)]
-    for (user, variant), own in totals.items():
+    for (user, variant), total in totals.items():
         x = earlier[user]
-        by_day.add(variant, entry_of(first[user]), of_users(MEASURES, [own], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
+        by_day.add(variant, entry_of(first[user]), of_users(MEASURES, [total], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
     return StoredSums(
         experiment="ranker",
         scope="start",
@@ -58,12 +58,12 @@ def reduced(lists: Sequence[RawList], earlier: Earlier) -> ReducedEstimate | Non
 
 def adjusted_lists(lists: Sequence[RawList], earlier: Earlier, slope: Fraction, centre: Fraction) -> list[RawList]:
     """Lists with the values y - theta (x - c)."""
-    found = []
+    raw_lists = []
     for impression in lists:
         x = earlier[impression.user]
         z = Fraction(0) if x is None else Fraction(x, 16) - centre
-        found.append(impression._replace(y=Fraction(impression.y, 16) - slope * z))  # type: ignore[arg-type]
-    return found
+        raw_lists.append(impression._replace(y=Fraction(impression.y, 16) - slope * z))  # type: ignore[arg-type]
+    return raw_lists
 
 
 def mean_of(lists: Sequence[RawList], values: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
@@ -113,11 +113,11 @@ def test_adjusted_estimates_equal_a_computation_list_by_list(made: tuple[list[Ra
     assert_equal(comparison, wanted)
 
 
-def assert_equal(found: ReducedEstimate, wanted: PairResult) -> None:
-    for own, other in zip(found.adjusted[:2], wanted[:2], strict=True):
-        assert own.mean == pytest.approx(float(other.mean), rel=1e-9, abs=1e-9)
-        assert own.variance == pytest.approx(float(other.variance), rel=1e-5, abs=1e-9)
-    assert found.adjusted.covariance == 0.0
+def assert_equal(reduced_estimate: ReducedEstimate, wanted: PairResult) -> None:
+    for arm_estimate, other in zip(reduced_estimate.adjusted[:2], wanted[:2], strict=True):
+        assert arm_estimate.mean == pytest.approx(float(other.mean), rel=1e-9, abs=1e-9)
+        assert arm_estimate.variance == pytest.approx(float(other.variance), rel=1e-5, abs=1e-9)
+    assert reduced_estimate.adjusted.covariance == 0.0
 
 
 def tasteful(seed: int, users: int = 2_000) -> tuple[list[RawList], dict[str, int | None]]:
@@ -138,8 +138,8 @@ def test_a_good_covariate_removes_variance_and_keeps_the_mean() -> None:
     assert comparison is not None
     assert 0.2 < comparison.share < 0.8
     assert comparison.users_with_earlier == 2_000
-    for own in comparison.adjusted[:2]:
-        assert abs(own.mean - 0.5) < 4 * math.sqrt(own.variance)
+    for arm_estimate in comparison.adjusted[:2]:
+        assert abs(arm_estimate.mean - 0.5) < 4 * math.sqrt(arm_estimate.variance)
 
 
 def test_no_other_slope_has_a_smaller_variance() -> None:

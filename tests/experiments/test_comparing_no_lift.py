@@ -41,32 +41,32 @@ HIT, MISS = user(hit=True), user(hit=False)
     ],
 )
 def test_arms_without_a_spread_have_no_verdict_and_say_both_means(control: list[int], treatment: list[int], words: str) -> None:
-    found = report([control] * 2_000, [treatment] * 2_000)
-    assert (found.verdict.word, found.gate and found.gate.word) == ("inconclusive", "wait")
-    assert words in found.verdict.reason
+    whole_report = report([control] * 2_000, [treatment] * 2_000)
+    assert (whole_report.verdict.word, whole_report.gate and whole_report.gate.word) == ("inconclusive", "wait")
+    assert words in whole_report.verdict.reason
 
 
 def test_one_arm_without_a_spread_is_compared() -> None:
     """None of 2,000 against half of 2,000: the control's spread is enough."""
-    found = report([HIT, MISS] * 1_000, [MISS] * 2_000)
-    assert (found.verdict.word, found.gate and found.gate.word) == ("regressed", "fail")
+    whole_report = report([HIT, MISS] * 1_000, [MISS] * 2_000)
+    assert (whole_report.verdict.word, whole_report.gate and whole_report.gate.word) == ("regressed", "fail")
 
 
 def test_a_control_that_has_none_of_it_gives_a_reason_in_words_and_pages() -> None:
     """No empty list in 2,000 users of the control, and 300 in 2,000 of the treatment."""
     filled, empty = user(hit=False), user(hit=False, empty=True)
-    found = report([filled] * 2_000, [empty] * 300 + [filled] * 1_700, paging=("zero_result_rate",))
-    (measure,) = [measure for measure in found.variants[1].measures if measure.paging]
-    assert (found.verdict.word, found.gate and found.gate.word) == ("regressed", "fail")
+    whole_report = report([filled] * 2_000, [empty] * 300 + [filled] * 1_700, paging=("zero_result_rate",))
+    (measure,) = [measure for measure in whole_report.variants[1].measures if measure.paging]
+    assert (whole_report.verdict.word, whole_report.gate and whole_report.gate.word) == ("regressed", "fail")
     assert measure.difference_lower is not None
     assert 0.11 < measure.difference_lower < 0.13
     words = f"zero_result_rate is 15 % against 0 % in control; the difference is at least {100 * measure.difference_lower:.3g} points"
-    assert found.verdict.reason.startswith(f"treatment: {words}; 95 % confidence")
+    assert whole_report.verdict.reason.startswith(f"treatment: {words}; 95 % confidence")
     assert (measure.lift, measure.judged_lift_upper) == (None, -1.0)
-    pages = [row.value for row in measure_rows(found) if row.series == "judged_lift_upper" and row.variant == "treatment"]
+    pages = [row.value for row in measure_rows(whole_report) if row.series == "judged_lift_upper" and row.variant == "treatment"]
     assert pages == [-1.0]
 
 
 def test_constants_of_a_measure_without_a_bound_give_no_confidence() -> None:
-    found = report([user(hit=True, dcg=1.0)] * 2_000, [user(hit=True, dcg=0.0)] * 2_000, paging=("dcg@10",))
-    assert found.verdict.reason.endswith("the users of an arm all have the same value, so no confidence can be given")
+    whole_report = report([user(hit=True, dcg=1.0)] * 2_000, [user(hit=True, dcg=0.0)] * 2_000, paging=("dcg@10",))
+    assert whole_report.verdict.reason.endswith("the users of an arm all have the same value, so no confidence can be given")

@@ -32,14 +32,14 @@ def days_of_lists(draw: st.DrawFn) -> list[RawList]:
     span = draw(st.sampled_from((30, 60, 80)))
     seed = draw(st.randoms(use_true_random=False))
     moving = draw(st.sampled_from((0.0, 0.2)))
-    found = []
+    raw_lists = []
     for user in range(draw(st.integers(20, 80))):
         first, arm = FIRST + seed.randrange(span), seed.choice("aabbc")
         for _ in range(seed.choice((1, 2, 5))):
             d = seed.choice((1, 1, 3, 0))
             variant = seed.choice("ab") if seed.random() < moving else arm
-            found.append(RawList(f"u{user}", first + seed.choice((0, 0, 7, 30, 250)), variant, seed.randint(0, d), d))
-    return found
+            raw_lists.append(RawList(f"u{user}", first + seed.choice((0, 0, 7, 30, 250)), variant, seed.randint(0, d), d))
+    return raw_lists
 
 
 def parts_of(raw: list[RawList], **options: bool) -> tuple[RunPart, ...]:
@@ -49,13 +49,13 @@ def parts_of(raw: list[RawList], **options: bool) -> tuple[RunPart, ...]:
 
 @given(days_of_lists())
 def test_days_equal_brute_force(raw: list[RawList]) -> None:
-    found, wanted = parts_of(raw), by_day(raw, "a", "b")
-    assert [(part.first, part.end, part.sizes) for part in found] == [(day.first, day.end, day.sizes) for day in wanted]
-    for part, day in zip(found, wanted, strict=True):
+    parts, wanted = parts_of(raw), by_day(raw, "a", "b")
+    assert [(part.first, part.end, part.sizes) for part in parts] == [(day.first, day.end, day.sizes) for day in wanted]
+    for part, day in zip(parts, wanted, strict=True):
         assert math.isclose(part.weight, day.arms.weight, rel_tol=1e-9)
-        for own, arm in zip((part.treatment, part.control), day.arms[:2], strict=True):
-            assert math.isclose(own.mean, arm.mean, rel_tol=1e-9, abs_tol=1e-12)
-            assert math.isclose(own.variance, arm.variance, rel_tol=1e-9, abs_tol=1e-12)
+        for arm_estimate, arm in zip((part.treatment, part.control), day.arms[:2], strict=True):
+            assert math.isclose(arm_estimate.mean, arm.mean, rel_tol=1e-9, abs_tol=1e-12)
+            assert math.isclose(arm_estimate.variance, arm.variance, rel_tol=1e-9, abs_tol=1e-12)
 
 
 @given(days_of_lists())
@@ -64,9 +64,9 @@ def test_evidence_equals_brute_force(raw: list[RawList]) -> None:
     sizes = [sum(raw_list.d for raw_list in raw if raw_list.variant == arm) for arm in ("a", "b")]
     moved = Fraction(0) if whole is None else whole.covariance * sizes[0] * sizes[1]
     wanted = changes(by_day(raw, "a", "b"), 5.0, moved)
-    found = dict(evidence_by_midnight(parts_of(raw), 5.0, float(moved)))
-    assert found.keys() == wanted.keys()
-    for hour, (value, change) in found.items():
+    evidence = dict(evidence_by_midnight(parts_of(raw), 5.0, float(moved)))
+    assert evidence.keys() == wanted.keys()
+    for hour, (value, change) in evidence.items():
         assert math.isclose(value, wanted[hour].log_evidence, rel_tol=1e-6, abs_tol=1e-9)
         assert math.isclose(change.lift_before, wanted[hour].before, rel_tol=1e-9, abs_tol=1e-12)
         assert math.isclose(change.lift_since, wanted[hour].since, rel_tol=1e-9, abs_tol=1e-12)

@@ -22,13 +22,13 @@ def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: t
     for variant, counts, chance in (("control", control, chances[0]), ("treatment", treatment, chances[1])):
         for at, lists in enumerate(counts):
             hits = round(lists * chance)
-            own = [per_user if number * per_user < hits else 0 for number in range(lists // per_user)]
-            rows = [[per_user, hits * ONE, hits * ONE, hits, 5 * per_user, hits << 33] for hits in own]
+            hits_of_users = [per_user if number * per_user < hits else 0 for number in range(lists // per_user)]
+            rows = [[per_user, hits * ONE, hits * ONE, hits, 5 * per_user, hits << 33] for hits in hits_of_users]
             entry = Entry(1, FIRST + at)
             if rows:
                 hours.row(FIRST + at).add_totals(variant, entry, [sum(column) for column in zip(*rows, strict=True)])
                 by_day.add(variant, entry, of_users(MEASURES, rows))
-                users.add(variant, entry, [len(rows), sum(hits > 0 for hits in own)])
+                users.add(variant, entry, [len(rows), sum(hits > 0 for hits in hits_of_users)])
     return StoredSums(
         experiment="ranker",
         scope="start",

@@ -136,9 +136,9 @@ def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 
-def gates(found: ExperimentReport) -> dict[str, str]:
-    assert found.gate is not None
-    return {"": found.gate.word, **{variant.variant: variant.gate.word for variant in found.variants if variant.gate is not None}}
+def gates(report: ExperimentReport) -> dict[str, str]:
+    assert report.gate is not None
+    return {"": report.gate.word, **{variant.variant: variant.gate.word for variant in report.variants if variant.gate is not None}}
 
 
 def test_the_report_has_the_gate_of_each_treatment_and_of_all() -> None:
@@ -209,15 +209,15 @@ def ever(lift: float, experiments: int, seed: int) -> dict[str, int]:
     users = np.geomspace(200, 200_000, 150)
     information = users / (4 * (0.85 * 0.4) ** 2)  # equal arms, coefficient of variation 0.85
     steps = np.diff(information, prepend=0.0)
-    found = {"pass": 0, "fail": 0}
+    counts = {"pass": 0, "fail": 0}
     for _ in range(experiments):
         score = np.cumsum(random.normal(lift * 0.4 * steps, np.sqrt(steps)))
         words = set()
-        for at, known in enumerate(information):
-            variance = 1 / known / 2
+        for at, share in enumerate(information):
+            variance = 1 / share / 2
             comparison = MeasureComparison(
                 NDCG,
-                Estimate(0.4 + score[at] / known, variance, int(users[at] / 2)),
+                Estimate(0.4 + score[at] / share, variance, int(users[at] / 2)),
                 Estimate(0.4, variance, int(users[at] / 2)),
                 MeasureScale(math.sqrt(1 / information[0]), 0.4),
             )
@@ -226,9 +226,9 @@ def ever(lift: float, experiments: int, seed: int) -> dict[str, int]:
                 policy, verdict, [DecidingMeasure("ndcg@10", verdict, bool(within_gate_margin(policy, [comparison])))], "control"
             ).word
             words.add(word)
-        for word in found:
-            found[word] += word in words
-    return found
+        for word in counts:
+            counts[word] += word in words
+    return counts
 
 
 def test_a_drop_of_the_margin_rarely_ever_passes() -> None:

@@ -57,7 +57,7 @@ def test_the_last_rise_of_the_share_is_the_step(blocks: list[AssignedCounts], wa
 def test_a_constant_share_has_rarely_a_step() -> None:
     random = np.random.default_rng(3)
     counts = random.binomial(60, 0.2, (400, 96))
-    failures = [found_step([AssignedCounts(hour, int(own), 60) for hour, own in enumerate(row)]) for row in counts]
+    failures = [found_step([AssignedCounts(hour, int(treatment_users), 60) for hour, treatment_users in enumerate(row)]) for row in counts]
     assert sum(failure is not None for failure in failures) <= 4
 
 
@@ -96,11 +96,11 @@ def ramp(effect: tuple[float, ...], users: int = 6_000, hours: int = 48) -> Iter
 
 
 def gates(effect: tuple[float, ...], since_ms: int | None = None) -> list[GateDecision | None]:
-    policy, scales, found = Policy(paging=("hit_rate@10",)), dict[str, float](), []
+    policy, scales, decisions = Policy(paging=("hit_rate@10",)), dict[str, float](), []
     for stored in ramp(effect):
         scales |= choose_scales(OF_LISTS, policy, stored, scales)
-        found.append(build_report(OF_LISTS, policy, stored, scales, since_ms=since_ms).gate)
-    return found
+        decisions.append(build_report(OF_LISTS, policy, stored, scales, since_ms=since_ms).gate)
+    return decisions
 
 
 def test_the_step_is_found_by_the_new_users() -> None:

@@ -46,9 +46,9 @@ def test_modules_import_only_arithmetic(file: Path) -> None:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0
             names.add(node.module or "")
-    own = {name for name in names if name.partition(".")[0] == "streammetrics"}
-    assert {name.partition(".")[0] for name in names - own} <= ALLOWED
-    assert all(name.startswith(ROOMS) for name in own)
+    modules = {name for name in names if name.partition(".")[0] == "streammetrics"}
+    assert {name.partition(".")[0] for name in names - modules} <= ALLOWED
+    assert all(name.startswith(ROOMS) for name in modules)
 
 
 def test_all_names_of_the_package_exist() -> None:

@@ -111,8 +111,8 @@ def test_each_direction_detects_its_own_effect() -> None:
     words = {margin: judge(Policy(margin=margin), [comparison])["ndcg@10"].word for margin in (0.005, 0.05)}
     assert words == {0.005: "inconclusive", 0.05: "safe"}
     small = compared(-0.016, 0.0014, scale=MeasureScale(0.04, 0.4))
-    found = {lift: judge(Policy(margin=0.0, minimum_lift=lift), [small])["ndcg@10"].word for lift in (0.02, 0.3)}
-    assert found == {0.02: "regressed", 0.3: "inconclusive"}
+    word_by_lift = {lift: judge(Policy(margin=0.0, minimum_lift=lift), [small])["ndcg@10"].word for lift in (0.02, 0.3)}
+    assert word_by_lift == {0.02: "regressed", 0.3: "inconclusive"}
 
 
 def test_treatments_share_the_error_of_deciding_measures_only() -> None:
@@ -315,11 +315,11 @@ def changed(lift: float, before: float, since: float) -> MeasureComparison:
 )
 def test_an_effect_that_has_changed_is_good_news_only_if_it_is_since(case: tuple[float, float, float, str]) -> None:
     lift, before, since, word = case
-    found = changed(lift, before, since)
-    said = judge(POLICY, [found])["ndcg@10"]
+    change = changed(lift, before, since)
+    said = judge(POLICY, [change])["ndcg@10"]
     assert said.word == word
     assert said.reason.endswith(str(change_words(NDCG, before, since, 481_104 * HOUR_MS)))
-    assert bool(within_gate_margin(POLICY, [found])) == (since >= 0 and lift > 0)
+    assert bool(within_gate_margin(POLICY, [change])) == (since >= 0 and lift > 0)
 
 
 def test_the_reason_of_a_changed_effect_has_both_numbers_and_the_date_in_place_of_an_interval() -> None:

@@ -64,8 +64,8 @@ def test_every_series_of_the_table_is_on_a_dashboard() -> None:
     forms = [parsed_form(query.expr) for query in every_query()]
     forms += [parsed_form(annotation["expr"]) for annotation in committed("pipeline")["annotations"]["list"]]
     forms += [parsed_form(query.expr, metric=name) for query in every_query() if "${metric}" in query.expr for name in METRICS]
-    shown = {name.removesuffix("_bucket") for form in forms for name in NAME.findall(form)}
-    assert {series.name for series in TABLE} <= shown
+    series_names = {name.removesuffix("_bucket") for form in forms for name in NAME.findall(form)}
+    assert {series.name for series in TABLE} <= series_names
 
 
 def test_texts_have_the_defaults_of_the_policy() -> None:
@@ -106,9 +106,9 @@ def test_panels_do_not_overlap_or_leave_the_grid() -> None:
     for name in NAMES:
         dashboard = committed(name)
         inside = [[row, *row.get("panels", ())] for row in dashboard["panels"] if row["type"] == "row" and row["collapsed"]]
-        for shown in (dashboard["panels"], *inside):
+        for grid in (dashboard["panels"], *inside):
             taken: set[tuple[int, int]] = set()
-            for place in (panel["gridPos"] for panel in shown):
+            for place in (panel["gridPos"] for panel in grid):
                 cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
                 assert not cells & taken
                 assert max(x for x, _ in cells) < 24

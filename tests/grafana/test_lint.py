@@ -97,18 +97,18 @@ def test_variables_have_labels_and_refresh_with_the_time_range(name: str) -> Non
 
 @each_dashboard
 def test_a_variable_depends_only_on_earlier_ones(name: str) -> None:
-    known: set[str] = set()
+    names_so_far: set[str] = set()
     for variable in committed(name)["templating"]["list"]:
         if variable["type"] == "query":
-            filled(variable["query"]["query"], dict.fromkeys(known, "x"))  # KeyError otherwise
-        known.add(variable["name"])
+            filled(variable["query"]["query"], dict.fromkeys(names_so_far, "x"))  # KeyError otherwise
+        names_so_far.add(variable["name"])
 
 
 @each_dashboard
 def test_every_variable_of_a_query_is_on_its_dashboard(name: str) -> None:
-    known = {**dict.fromkeys(variables(name), "x"), "__rate_interval": "1m", "__range": "1m", "__interval": "1m"}
+    choices = {**dict.fromkeys(variables(name), "x"), "__rate_interval": "1m", "__range": "1m", "__interval": "1m"}
     for query in queries(name):
-        filled(query.expr, known)
+        filled(query.expr, choices)
     used = " ".join(f"{query.expr} {query.panel['title']}" for query in queries(name))
     unused = [variable for variable in variables(name) if variable != "datasource" and not re.search(rf"\$\{{?{variable}\b", used)]
     assert not unused

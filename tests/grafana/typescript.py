@@ -103,6 +103,6 @@ def type_errors(dashboards: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    found = type_errors({name: committed(name) for name in NAMES})
-    print("\n".join(found) or "no complaint")
-    sys.exit(bool(found))
+    faults = type_errors({name: committed(name) for name in NAMES})
+    print("\n".join(faults) or "no complaint")
+    sys.exit(bool(faults))

@@ -36,11 +36,11 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def links(case: Case, fired: Fired) -> dict[str, str]:
     """The links of an alert that fires, with the values of its labels in them."""
     (alert,) = [alert for alert in ALERTS if (alert.name, alert.severity) == (case.alert, fired.severity)]
-    found = {name: text.replace("{{ $externalURL }}", PROMETHEUS) for name, text in alert.annotations.items() if name.endswith("_url")}
+    urls = {name: text.replace("{{ $externalURL }}", PROMETHEUS) for name, text in alert.annotations.items() if name.endswith("_url")}
     for label, value in fired.labels.items():
-        found = {name: text.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value)) for name, text in found.items()}
-    assert not [text for text in found.values() if "{{" in text]
-    return found
+        urls = {name: text.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value)) for name, text in urls.items()}
+    assert not [text for text in urls.values() if "{{" in text]
+    return urls
 
 
 QUERIED = re.compile(r'job\w*:\w+:\w+|ALERTS{alertname=~"([^"]+)"')
@@ -59,11 +59,11 @@ def resting_on(alerts: Iterable[str], rules: Iterable[Path], folder: Path) -> li
         for rule in group["rules"]
     ]
     needed: set[str] = set()
-    found = set(alerts)
-    while found - needed:
-        needed |= found
+    names = set(alerts)
+    while names - needed:
+        needed |= names
         queried = [queried[1] or queried[0] for name, text in every if name in needed for queried in QUERIED.finditer(text)]
-        found = {name for name, _ in every if any(re.fullmatch(pattern, name) for pattern in queried)}
+        names = {name for name, _ in every if any(re.fullmatch(pattern, name) for pattern in queried)}
     for group in groups:
         group["rules"] = [rule for rule in group["rules"] if rule.get("alert", rule.get("record")) in needed]
     for name, content in written.items():

@@ -21,12 +21,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def send_events(producer: KafkaProducer, shown: str, clicked: str, action: str = "click", ts: int | None = None, users: int = 60) -> None:
+def send_events(
+    producer: KafkaProducer, list_topic: str, clicked: str, action: str = "click", ts: int | None = None, users: int = 60
+) -> None:
     ts = now_ms() if ts is None else ts
     for number in range(users):
         user = f"u{number}"
         labels = (("ranker", ("control", "treatment")[number % 2]),)
-        producer.send(shown, native_json(Impression(f"r{number}", user, ts, ("a", "b"), labels)), key=user.encode())
+        producer.send(list_topic, native_json(Impression(f"r{number}", user, ts, ("a", "b"), labels)), key=user.encode())
         producer.send(clicked, native_json(Feedback(user, ts, "b", action, impression_id=f"r{number}")), key=user.encode())
 
 
@@ -78,12 +80,12 @@ def test_sound_topics_have_only_ok_findings_and_no_group_is_joined(kafka_broker:
 
 
 def test_only_recent_records_are_read(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+    def send(producer: KafkaProducer, list_topic: str, clicked: str) -> None:
         for _ in range(500):
-            producer.send(shown, b"old and malformed", partition=0)
+            producer.send(list_topic, b"old and malformed", partition=0)
         producer.flush()
         for number in range(100):
-            producer.send(shown, native_json(Impression(f"r{number}", "u", now_ms(), ("a",))), key=b"u", partition=0)
+            producer.send(list_topic, native_json(Impression(f"r{number}", "u", now_ms(), ("a",))), key=b"u", partition=0)
 
     code, output = examined(kafka_broker, redis_url, topic_name, send, partitions=1)
     assert code == 0, output
@@ -92,9 +94,9 @@ def test_only_recent_records_are_read(kafka_broker: KafkaBroker, redis_url: str,
 
 
 def test_a_few_malformed_records_are_a_warning(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
-        send_events(producer, shown, clicked)
-        producer.send(shown, native_json(Impression("r", "u1", 1, ("a",))).replace(b'"ts":1', b'"ts":"soon"'), key=b"u1")
+    def send(producer: KafkaProducer, list_topic: str, clicked: str) -> None:
+        send_events(producer, list_topic, clicked)
+        producer.send(list_topic, native_json(Impression("r", "u1", 1, ("a",))).replace(b'"ts":1', b'"ts":"soon"'), key=b"u1")
 
     code, output = examined(kafka_broker, redis_url, topic_name, send)
     assert code == 0, output
@@ -117,9 +119,9 @@ def test_a_wrong_sender_clock_is_reported(kafka_broker: KafkaBroker, redis_url: 
 
 
 def test_lists_without_an_experiment_are_named(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+    def send(producer: KafkaProducer, list_topic: str, clicked: str) -> None:
         for number in range(20):
-            producer.send(shown, native_json(Impression(f"r{number}", f"u{number}", now_ms(), ("a",))), key=b"u%d" % number)
+            producer.send(list_topic, native_json(Impression(f"r{number}", f"u{number}", now_ms(), ("a",))), key=b"u%d" % number)
 
     code, output = examined(kafka_broker, redis_url, topic_name, send)
     assert code == 0, output
@@ -149,13 +151,13 @@ def test_the_timestamp_type_is_shown(kafka_broker: KafkaBroker, redis_url: str, 
 
 
 def test_records_of_aborted_transactions_are_not_read(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
-        send_events(producer, shown, clicked, users=10)
+    def send(producer: KafkaProducer, list_topic: str, clicked: str) -> None:
+        send_events(producer, list_topic, clicked, users=10)
         producer.flush()
         aborting = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, transactional_id=topic_name)
         aborting.init_transactions()
         aborting.begin_transaction()
-        aborting.send(shown, b"malformed", key=b"u1")
+        aborting.send(list_topic, b"malformed", key=b"u1")
         aborting.flush()
         aborting.abort_transaction()
         aborting.close()
@@ -184,9 +186,9 @@ def test_decode_reads_the_newest_records_of_each_partition(
 
 
 def test_records_with_timestamps_in_seconds_or_none_are_said_to_be_so(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    def stamped(producer: KafkaProducer, shown: str, clicked: str) -> None:
+    def stamped(producer: KafkaProducer, list_topic: str, clicked: str) -> None:
         ts = now_ms()
-        for topic, record_ms in ((shown, ts // 1_000), (clicked, 0)):
+        for topic, record_ms in ((list_topic, ts // 1_000), (clicked, 0)):
             for number in range(60):
                 event = Impression(f"r{number}", f"u{number}", ts, ("a", "b"), (("ranker", ("control", "treatment")[number % 2]),))
                 producer.send(topic, native_json(event), key=f"u{number}".encode(), timestamp_ms=record_ms)

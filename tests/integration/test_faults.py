@@ -103,8 +103,8 @@ def standings(pipeline: Pipeline, redis: RedisServer) -> dict[int, tuple[int, in
     """Each task's epoch and seq, past the product."""
     database = int(pipeline.settings.redis.url.get_secret_value().rpartition("/")[2])
     with redis.client(db=database) as client:
-        found = {task: client.hmget(TaskKeys.of(pipeline.name, task).ctl, "epoch", "seq") for task in range(PARTITIONS)}
-    return {task: (int(epoch or 0), int(seq or 0)) for task, (epoch, seq) in found.items()}
+        values = {task: client.hmget(TaskKeys.of(pipeline.name, task).ctl, "epoch", "seq") for task in range(PARTITIONS)}
+    return {task: (int(epoch or 0), int(seq or 0)) for task, (epoch, seq) in values.items()}
 
 
 def owned(service: Service) -> set[int]:

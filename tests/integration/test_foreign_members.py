@@ -18,9 +18,9 @@ def test_a_worker_that_can_read_nothing_is_not_ready_and_doctor_names_who_takes_
     kafka_broker: KafkaBroker, redis_url: str, topic_name: str, protocol: str
 ) -> None:
     pipeline = Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"])
-    own = {"client.id": "another-program", "group.id": pipeline.name, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    config = {"client.id": "another-program", "group.id": pipeline.name, "group.protocol": protocol, "auto.offset.reset": "earliest"}
     strategy = {"partition.assignment.strategy": "range"} if protocol == "classic" else {}
-    other = Consumer({"bootstrap.servers": kafka_broker.bootstrap, **own, **strategy})
+    other = Consumer({"bootstrap.servers": kafka_broker.bootstrap, **config, **strategy})
     other.subscribe([pipeline.topics[0]])
     try:
         wait_until(lambda: other.poll(0.2) is None and bool(other.assignment()), what="the other program has partitions")

@@ -74,8 +74,8 @@ def test_the_steps_of_the_runbook_count_every_record_once(
     here = Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"], join=JOIN)
     began = start_ms()
     send(here, began, "old", 40)
-    own = {"namespace": f"{topic_name}-2", "url": redis_url}
-    there = Pipeline(other_broker, redis_url, topic_name, ["impressions", "feedback"], join=JOIN, redis=own)
+    namespace = {"namespace": f"{topic_name}-2", "url": redis_url}
+    there = Pipeline(other_broker, redis_url, topic_name, ["impressions", "feedback"], join=JOIN, redis=namespace)
     mirror(here.records(), there)
     with here.service(), there.service():
         before = here.assert_exact()

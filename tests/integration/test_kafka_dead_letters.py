@@ -31,10 +31,10 @@ def test_letters_are_in_the_topic_when_write_returns(kafka_broker: KafkaBroker, 
             DeadLetter("empty", "", Input("shown", 0), 7, None),
         ]
     )
-    found = read_letters(kafka_broker, topic_name, 2)
+    letter_records = read_letters(kafka_broker, topic_name, 2)
     letters.close()
-    assert [(record.key, record.value) for record in found] == [(b"clicks:2:41", b"\xff{"), (b"shown:0:7", None)]
-    assert dict(found[0].headers) == {
+    assert [(record.key, record.value) for record in letter_records] == [(b"clicks:2:41", b"\xff{"), (b"shown:0:7", None)]
+    assert dict(letter_records[0].headers) == {
         "reason": b"bad_json",
         "detail": "at byte 3: 'ä'".encode(),
         "topic": b"clicks",
@@ -60,11 +60,11 @@ def test_a_letter_too_large_for_the_topic_is_cut_and_marked(kafka_broker: KafkaB
             DeadLetter("late", "", Input("clicks", 0), 2, b"small"),
         ]
     )
-    found = {record.key: record for record in read_letters(kafka_broker, topic_name, 2)}
+    letter_by_key = {record.key: record for record in read_letters(kafka_broker, topic_name, 2)}
     letters.close()
-    assert found[b"clicks:0:1"].value == b"x" * CUT_VALUE_BYTES
-    assert dict(found[b"clicks:0:1"].headers)["value_bytes"] == b"2000000"
-    assert found[b"clicks:0:2"].value == b"small"
+    assert letter_by_key[b"clicks:0:1"].value == b"x" * CUT_VALUE_BYTES
+    assert dict(letter_by_key[b"clicks:0:1"].headers)["value_bytes"] == b"2000000"
+    assert letter_by_key[b"clicks:0:2"].value == b"small"
 
 
 DAY_MS = 86_400_000

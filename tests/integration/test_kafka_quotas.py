@@ -48,8 +48,8 @@ def test_a_worker_under_a_quota_stays_ready_and_logs_it(broker: KafkaBroker, red
         set_quota(broker, BYTES_PER_SECOND)
         with pipeline.producer() as producer:
             for number in range(LISTS):
-                shown = native_json(Impression(f"r-{number}", f"user-{number}", began + number, items))
-                producer.send(pipeline.topics[0], shown, key=f"user-{number}".encode(), timestamp_ms=began + number)
+                impression = native_json(Impression(f"r-{number}", f"user-{number}", began + number, items))
+                producer.send(pipeline.topics[0], impression, key=f"user-{number}".encode(), timestamp_ms=began + number)
         answers = set()
 
         def is_logged_and_half_is_read() -> bool:

@@ -98,13 +98,13 @@ def result(
 
 
 def test_the_report_shows_users_on_several_partitions(result: Result) -> None:
-    found, warnings = result.report["user_partitions"], str(result.report["warnings"])
-    assert isinstance(found, dict)
-    assert found["users_sampled"] == USERS
+    user_partitions, warnings = result.report["user_partitions"], str(result.report["warnings"])
+    assert isinstance(user_partitions, dict)
+    assert user_partitions["users_sampled"] == USERS
     if result.keys.is_sound:
-        assert (found["on_several"], PROBLEM in warnings) == (0, False)
+        assert (user_partitions["on_several"], PROBLEM in warnings) == (0, False)
     else:
-        assert found["on_several"] > 0.4 * USERS
+        assert user_partitions["on_several"] > 0.4 * USERS
         assert PROBLEM in warnings
         assert WAY_OUT in warnings
 

@@ -174,7 +174,7 @@ def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
         ) as process:
             os.close(its)
             os.write(ours, answer)
-            shown = b""
+            output = b""
             while True:
                 try:
                     some = os.read(ours, 65_536)
@@ -182,8 +182,8 @@ def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
                     break
                 if not some:
                     break
-                shown += some
-        return process.returncode, shown.decode()
+                output += some
+        return process.returncode, output.decode()
     finally:
         os.close(ours)
 
@@ -195,12 +195,12 @@ def test_on_a_terminal_it_asks_and_shows_progress(redis_server: RedisServer, nam
         client.mset({f"other-{number}": "1" for number in range(2 * SCAN_COUNT)})
     before = all_keys(settings)
     given = ("namespaces", "delete", namespace, *words(settings))
-    code, shown = on_a_terminal(b"n\n", *given)
+    code, output = on_a_terminal(b"n\n", *given)
     assert code == 1
-    assert f"Delete namespace {namespace} ({KEYS} keys, " in shown
+    assert f"Delete namespace {namespace} ({KEYS} keys, " in output
     assert all_keys(settings) == before
-    code, shown = on_a_terminal(b"y\n", *given)
+    code, output = on_a_terminal(b"y\n", *given)
     assert code == 0
-    assert "━" in shown
-    assert f"{KEYS}/{KEYS}" in shown
+    assert "━" in output
+    assert f"{KEYS}/{KEYS}" in output
     assert len(all_keys(settings)) == 2 * SCAN_COUNT

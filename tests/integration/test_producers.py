@@ -57,8 +57,8 @@ def test_a_producer_sends_a_list_and_a_click(
     for topic in topics.values():
         kafka_broker.create_topic(topic, partitions=PARTITIONS)
     program = program.replace("localhost:9092", kafka_broker.bootstrap)
-    for topic, own in topics.items():
-        program = program.replace(f'("{topic}"', f'("{own}"')
+    for topic, topic_config in topics.items():
+        program = program.replace(f'("{topic}"', f'("{topic_config}"')
     (tmp_path / name).write_text(program, encoding="utf-8")
     around = {**os.environ, "NODE_PATH": str(fetched("kafkajs", KAFKAJS))} if language == "javascript" else None
     done = subprocess.run(command(tmp_path / name), capture_output=True, text=True, check=False, timeout=120, env=around, cwd=tmp_path)

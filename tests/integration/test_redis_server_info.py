@@ -58,14 +58,14 @@ def test_every_primary_of_a_cluster_has_its_own_status(cluster_store: RedisStore
         client.config_set("maxmemory", 64 << 20)
         client.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            found = {node.name: node for node in cluster_store.nodes()}
+            nodes = {node.name: node for node in cluster_store.nodes()}
         finally:
             client.config_set("maxmemory", 0)
             client.config_set("maxmemory-policy", "noeviction")
     names = [f"{HOST}:{node.port}" for node in redis_cluster.nodes]
-    assert set(found) == set(names)
-    assert [found[name].evicts for name in names] == [False, True, False]
-    assert [found[name].memory_limit_bytes for name in names] == [0, 64 << 20, 0]
+    assert set(nodes) == set(names)
+    assert [nodes[name].evicts for name in names] == [False, True, False]
+    assert [nodes[name].memory_limit_bytes for name in names] == [0, 64 << 20, 0]
 
 
 def test_the_settings_of_a_cluster_cover_every_primary(cluster_store: RedisStore, redis_cluster: RedisCluster) -> None:

@@ -212,9 +212,9 @@ def test_a_connection_is_released_without_watches_or_queued_commands(store: Redi
 
     for answer in answers():
         with server.client() as client:
-            own = [other for other in client.client_list() if other["name"] == "streammetrics"]
-            assert [other["multi"] for other in own] == ["-1"] * len(own), answer
-            assert len(own) <= 1, answer
+            clients_of_ours = [other for other in client.client_list() if other["name"] == "streammetrics"]
+            assert [other["multi"] for other in clients_of_ours] == ["-1"] * len(clients_of_ours), answer
+            assert len(clients_of_ours) <= 1, answer
         store.ping()
     pool: Any = store._client.get().connection_pool  # type: ignore[union-attr]
     assert len(pool._in_use_connections) == 0

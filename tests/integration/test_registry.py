@@ -123,17 +123,17 @@ class Writers:
     """The official serializers for the topics of a pipeline, each for one kind of schema."""
 
     def __init__(self, registry: SchemaRegistry, pipeline: EncodedPipeline) -> None:
-        shown, clicked = (OfficialSerializers(registry, topic) for topic in pipeline.topics)
+        list_serializers, clicked = (OfficialSerializers(registry, topic) for topic in pipeline.topics)
         serializers = OfficialSerializers(registry, f"{pipeline.name}-json")
         proto = OfficialSerializers(registry, f"{pipeline.name}-proto")
         feedback = proto_message("Feedback")
-        self.avro_list: Write = lambda event: shown.avro(AVRO_IMPRESSION, event)
+        self.avro_list: Write = lambda event: list_serializers.avro(AVRO_IMPRESSION, event)
         self.avro_click: Write = lambda event: clicked.avro(AVRO_FEEDBACK, event)
         self.json_click: Write = lambda event: serializers.json(JSON_SCHEMA, event)
         self.proto_click: Write = lambda event: proto.protobuf(
             feedback(**{name: value for name, value in event.items() if value is not None})
         )
-        self.wider_list: Write = lambda event: shown.avro(WIDER_IMPRESSION, {**event, "page": 2})
+        self.wider_list: Write = lambda event: list_serializers.avro(WIDER_IMPRESSION, {**event, "page": 2})
 
 
 WIDER_IMPRESSION = {**AVRO_IMPRESSION, "fields": [*AVRO_IMPRESSION["fields"], {"name": "page", "type": ["null", "int"], "default": None}]}  # type: ignore[misc]
@@ -299,9 +299,9 @@ def test_decode_and_doctor_know_what_a_reader_reads_and_why_it_waits(
             pipeline.topics[0], OfficialSerializers(schema_registry, pipeline.topics[0]).avro(AVRO_IMPRESSION, IMPRESSION), key=b"u7"
         )
     flags = as_flags(given)
-    shown = streammetrics("decode", pipeline.topics[0], *flags)
-    assert shown.returncode == 0, shown.stderr
-    assert "list r-81 of [a, b, c], ranker-v7=treatment, user u7" in shown.stdout
+    done = streammetrics("decode", pipeline.topics[0], *flags)
+    assert done.returncode == 0, done.stderr
+    assert "list r-81 of [a, b, c], ranker-v7=treatment, user u7" in done.stdout
     assert f"topic {pipeline.topics[0]}: 1 of 1 recent record usable: 1 list" in streammetrics("doctor", *flags).stdout
     schema_registry.hang()
     try:

@@ -47,15 +47,15 @@ def read_committed(broker: KafkaBroker, topic: str) -> list[Copied]:
         ends = consumer.end_offsets(places)
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
-        found: list[Copied] = []
+        copies: list[Copied] = []
 
         def all_read() -> bool:
             for records in consumer.poll(200).values():
-                found.extend(Copied(one.partition, one.key, one.value, one.timestamp, list(one.headers)) for one in records)
+                copies.extend(Copied(one.partition, one.key, one.value, one.timestamp, list(one.headers)) for one in records)
             return all(consumer.position(place) >= ends[place] for place in places)
 
         wait_until(all_read, what=f"all of {topic} read")
-        return found
+        return copies
 
 
 def words(broker: KafkaBroker, topics: Sequence[str], *more: str) -> list[str]:
@@ -123,9 +123,9 @@ def reader(tmp_path: Path) -> Path:
 
 
 def test_records_are_read_as_run_reads_them_by_readers(kafka_broker: KafkaBroker, producer: Any, topics: list[str], reader: Path) -> None:
-    native, own = native_json(Feedback("u1", START_MS, "a", "click")), json.dumps({"who": "u2", "sku": "a"}).encode()
+    native, foreign = native_json(Feedback("u1", START_MS, "a", "click")), json.dumps({"who": "u2", "sku": "a"}).encode()
     producer.send(topics[0], value=native)
-    producer.send(topics[1], value=own, key=b"click")
+    producer.send(topics[1], value=foreign, key=b"click")
     producer.send(topics[1], value=b'{"page":1}', key=b"kept")
     producer.flush()
     readers = {topics[0]: "native", topics[1]: f"{reader}:read"}
@@ -134,7 +134,7 @@ def test_records_are_read_as_run_reads_them_by_readers(kafka_broker: KafkaBroker
     assert "1 record without a readable user kept the key that they had" in done.stderr
     assert f"in events.reader, rename {topics[1]} to {topics[1]}-by-user" in done.stderr
     copies = {copy.value: copy.key for topic in topics for copy in read_committed(kafka_broker, f"{topic}-by-user")}
-    assert copies == {native: b"u1", own: b"u2", b'{"page":1}': b"kept"}
+    assert copies == {native: b"u1", foreign: b"u2", b'{"page":1}': b"kept"}
 
 
 def test_a_backlog_is_copied_in_order_of_event_time(kafka_broker: KafkaBroker, producer: Any, topics: list[str]) -> None:

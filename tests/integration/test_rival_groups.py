@@ -55,10 +55,10 @@ def test_two_groups_on_one_namespace_are_named_by_both(pipeline: Pipeline) -> No
             return all(CONFLICT in service.get("/readyz").text for service in (one, two))
 
         wait_until(both_say_so, what="both workers are not ready and say why")
-        for service, own, other in ((one, "one", "two"), (two, "two", "one")):
+        for service, group_suffix, other in ((one, "one", "two"), (two, "two", "one")):
             answer = service.get("/readyz")
             assert answer.status == 503
-            assert f"consumer groups '{own}' and '{other}' {CONFLICT}" in answer.text
+            assert f"consumer groups '{group_suffix}' and '{other}' {CONFLICT}" in answer.text
             assert "the same kafka.group_id" in answer.text
             assert service.log_path.read_text(encoding="utf-8").count(CONFLICT) == 1
         two.stop()

@@ -63,12 +63,12 @@ def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
 def queries() -> dict[str, str]:
     """Return the queries of the files with their arguments filled in, except the experiment."""
     flagger = yaml.safe_load_all((ROLLOUTS / "flagger-metric-templates.yaml").read_text(encoding="utf-8"))
-    found = {metric["metadata"]["name"]: metric["spec"]["query"] for metric in flagger}
+    query_by_metric = {metric["metadata"]["name"]: metric["spec"]["query"] for metric in flagger}
     filled = {"{{ variables.job }}": "gates", "{{ variables.experiment }}": "EXPERIMENT"}
     for before, after in filled.items():
-        found = {name: query.replace(before, after) for name, query in found.items()}
-    assert not any("{{" in query for query in found.values())
-    return found
+        query_by_metric = {name: query.replace(before, after) for name, query in query_by_metric.items()}
+    assert not any("{{" in query for query in query_by_metric.values())
+    return query_by_metric
 
 
 @pytest.fixture

@@ -199,7 +199,7 @@ class UbiCase(NamedTuple):
     """Documents of `_bulk` lines, and what is known of them: counted apart from the product, from the documents alone."""
 
     documents: tuple[dict[str, Any], ...]
-    known: Mapping[str, int]
+    counts: Mapping[str, int]
 
 
 def hand_made_case() -> UbiCase:
@@ -277,14 +277,14 @@ class TestUbi:
         assert truth.users_open == 0
         totals = truth.result.totals
         lists = [impression for task in truth.result.tasks.values() for impression in task.lists]
-        assert case.known == {"lists": len(lists), **{reason: totals[reason] for reason in case.known if reason != "lists"}}
+        assert case.counts == {"lists": len(lists), **{reason: totals[reason] for reason in case.counts if reason != "lists"}}
         with pipeline.service() as service:
             pipeline.wait_until_read(users_open=0)
             counts, _ = pipeline.stored()
             assert counts == truth.counters
             samples = shown_once_final(service, len(lists))
         topic = ("topic", pipeline.topics[0])
-        assert case.known == {
+        assert case.counts == {
             "lists": samples["streammetrics_final_lists_total"][EVERYBODY],
             "matched": samples["streammetrics_feedback_matched_total"][topic,],
             "repeated": samples["streammetrics_feedback_repeated_total"][topic,],

@@ -96,14 +96,14 @@ class ProtectedServers:
 
     def secrets(self) -> dict[str, str]:
         """Return every secret by its key. All secret settings are set, but URLs."""
-        found = {
+        passwords = {
             f"{section}.{leaf}": str(value)
             for section, values in self.settings.items()
             for leaf, value in values.items()
             if keys()[f"{section}.{leaf}"].is_secret and leaf != "url"
         }
-        assert set(found) == {key for key, setting in keys().items() if setting.is_secret and not key.endswith(".url")}
-        return found
+        assert set(passwords) == {key for key, setting in keys().items() if setting.is_secret and not key.endswith(".url")}
+        return passwords
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers
         "operator",
         SECRETS["redis.password"],
     )
-    own, kafka_own = authority.client("streammetrics"), authority.client("kafka", password=SECRETS["kafka.ssl_password"])
+    certificate, kafka_own = authority.client("streammetrics"), authority.client("kafka", password=SECRETS["kafka.ssl_password"])
     port = authority.server("port", password=SECRETS["http.ssl_password"])
     with SecureKafkaBroker(authority, {"reader": SECRETS["kafka.sasl_password"]}) as broker, RedisServer(guard=guard) as server:
         sections: dict[str, dict[str, object]] = {
@@ -136,8 +136,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers
                 "password": SECRETS["redis.password"],
                 "sentinel_password": SECRETS["redis.sentinel_password"],
                 "ssl_cafile": str(authority.cafile),
-                "ssl_certfile": str(own.certfile),
-                "ssl_keyfile": str(own.keyfile),
+                "ssl_certfile": str(certificate.certfile),
+                "ssl_keyfile": str(certificate.keyfile),
             },
             "http": {
                 "ssl_certfile": str(port.certfile),

@@ -159,8 +159,8 @@ class LaunchedService(Service):
 
 
 def settings_of(given: Mapping[str, object]) -> Settings:
-    own = {"topics": list(TOPICS), "group_id": GROUP, "dead_letter_topic": LETTERS, "session_timeout_ms": 3_000}
-    return Settings.model_validate({"kafka": {**own, **given}})
+    kafka_settings = {"topics": list(TOPICS), "group_id": GROUP, "dead_letter_topic": LETTERS, "session_timeout_ms": 3_000}
+    return Settings.model_validate({"kafka": {**kafka_settings, **given}})
 
 
 def flags(given: Mapping[str, object], redis_url: str) -> list[str]:
@@ -301,9 +301,9 @@ class TestMissingRights:
         """An operator who reads that a topic was deleted starts again, and loses the counts."""
         settings = settings_of(self.given(broker, authority, "fickle")).kafka
         grant(broker, "fickle")
-        known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).topics.items()}
-        assert known.keys() == set(TOPICS)
-        identity = LogIdentity(settings, LogIds(topic_ids=known), PARTITIONS)
+        topic_ids = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).topics.items()}
+        assert topic_ids.keys() == set(TOPICS)
+        identity = LogIdentity(settings, LogIds(topic_ids=topic_ids), PARTITIONS)
         identity.require_same_topics()
         for topic in TOPICS:
             broker.forbid("fickle", ResourceType.TOPIC, topic, ACLOperation.READ)

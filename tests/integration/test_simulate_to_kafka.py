@@ -28,14 +28,14 @@ def consumed(broker: KafkaBroker, topic: str) -> dict[int, list[tuple[bytes, byt
         places = places_of(consumer, topic)
         consumer.assign(places)
         ends = consumer.end_offsets(places)
-        found: dict[int, list[tuple[bytes, bytes, int]]] = {place.partition: [] for place in places}
+        records_by_partition: dict[int, list[tuple[bytes, bytes, int]]] = {place.partition: [] for place in places}
         consumer.seek_to_beginning(*places)
         deadline = time.monotonic() + 30
         while any(consumer.position(place) < ends[place] for place in places):
             assert time.monotonic() < deadline
             for place, records in consumer.poll(200).items():
-                found[place.partition] += [(record.key, record.value, record.timestamp) for record in records]
-        return found
+                records_by_partition[place.partition] += [(record.key, record.value, record.timestamp) for record in records]
+        return records_by_partition
     finally:
         consumer.close()
 
@@ -57,9 +57,11 @@ def test_a_past_brings_the_same_records_as_a_file_to_the_partitions_of_their_use
     assert count > 3_000
     assert done.stderr.startswith(f"streammetrics: {count:,} records")
     for topic, file in zip(topics, files, strict=True):
-        found = consumed(kafka_broker, topic)
-        assert sorted(value for records in found.values() for _, value, _ in records) == sorted(file.read_bytes().split(b"\n")[:-1])
-        for partition, records in found.items():
+        records_by_partition = consumed(kafka_broker, topic)
+        assert sorted(value for records in records_by_partition.values() for _, value, _ in records) == sorted(
+            file.read_bytes().split(b"\n")[:-1]
+        )
+        for partition, records in records_by_partition.items():
             assert records
             assert {partition_of(key.decode(), 4) for key, _, _ in records} == {partition}
             times = [stamp for _, _, stamp in records]

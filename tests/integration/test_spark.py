@@ -57,9 +57,9 @@ def in_folder(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def is_equal(found: ReplayTables, expected: ReplayTables) -> None:
-    assert differing(found.report, expected.report) == []
-    assert found.panes == expected.panes
+def is_equal(tables: ReplayTables, expected: ReplayTables) -> None:
+    assert differing(tables.report, expected.report) == []
+    assert tables.panes == expected.panes
 
 
 @pytest.mark.parametrize("shards", [1, 3])

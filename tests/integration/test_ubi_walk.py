@@ -25,8 +25,8 @@ def test_a_file_goes_through_and_what_metrics_say_is_printed(tmp_path: Path) -> 
         named = {"application": "shop", "action_name": action, "client_id": "c", "query_id": "q"}
         return {**named, "timestamp": f"2025-01-23T13:18:{second:02d}Z", "event_attributes": attributes}
 
-    shown = [event("impression", item, 1, ordinal) for ordinal, item in enumerate("ab", start=1)]
-    lines = [{"index": {"_index": "ubi_events"}}, *shown, event("click", "a", 5), event("click", "z", 6)]
+    impressions = [event("impression", item, 1, ordinal) for ordinal, item in enumerate("ab", start=1)]
+    lines = [{"index": {"_index": "ubi_events"}}, *impressions, event("click", "a", 5), event("click", "z", 6)]
     file = tmp_path / "ubi.ndjson"
     file.write_text("".join(json.dumps(line) + "\n\n" for line in lines), encoding="utf-8")
     done = walk(file)

@@ -58,12 +58,12 @@ def test_a_member_of_a_cluster_is_refused_without_the_setting_for_clusters() -> 
         with server.client() as client:
             client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16_383)
             wait_until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok", what="the cluster serves its slots")
-        own = ("--set", f"redis.url=redis://{HOST}:{server.port}/0", *EXPORTER)
-        done = called("doctor", *own)
+        options = ("--set", f"redis.url=redis://{HOST}:{server.port}/0", *EXPORTER)
+        done = called("doctor", *options)
         assert done.returncode == 1
         assert "redis.cluster: false" in done.stdout
         assert "must be true, because the server belongs to a cluster" in done.stdout
-        assert called("doctor", *own, "--set", "redis.cluster=true").returncode == 0
+        assert called("doctor", *options, "--set", "redis.cluster=true").returncode == 0
 
 
 class Lacking(RedisServer):

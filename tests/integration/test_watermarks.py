@@ -149,7 +149,7 @@ def test_a_time_that_the_topic_refuses_does_not_stop_the_letters(kafka_broker: K
             DeadLetter("bad_json", "", Input("clicks", 0), 3, b"good too", record_ms),
         ]
     )
-    found = {record.value: record.timestamp for record in read_letters(kafka_broker, topic_name, 3)}
+    time_by_value = {record.value: record.timestamp for record in read_letters(kafka_broker, topic_name, 3)}
     letters.close()
-    assert (found[b"good"], found[b"good too"]) == (record_ms, record_ms)
-    assert abs(found[b"ahead"] - now_ms()) < DAY_MS
+    assert (time_by_value[b"good"], time_by_value[b"good too"]) == (record_ms, record_ms)
+    assert abs(time_by_value[b"ahead"] - now_ms()) < DAY_MS

@@ -69,8 +69,8 @@ def test_one_port_covers_all_processes(pipeline: Pipeline) -> None:
         assert service.get("/healthz").status == service.get("/readyz").status == 200
         assert service.sample("streammetrics_source_up") == service.sample("streammetrics_store_up") == 1
         assert service.sample("streammetrics_commits_total", status="written") >= PARTITIONS
-        own = len(list(Path(f"/proc/{service.pid}/fd").iterdir()))
-        assert service.sample("process_open_fds") > own + 2 * 5
+        descriptors = len(list(Path(f"/proc/{service.pid}/fd").iterdir()))
+        assert service.sample("process_open_fds") > descriptors + 2 * 5
         wait_until(lambda: {line["worker"] for line in logged(service, "task claimed")} == {"1", "2"}, what="both claim tasks")
         assert {line["task"] for line in logged(service, "task claimed")} == set(range(PARTITIONS))
         pipeline.assert_exact()

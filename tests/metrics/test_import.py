@@ -22,21 +22,21 @@ print(json.dumps([sorted(names - set(sys.stdlib_module_names)), sorted(name for 
 
 def loaded_by(module: str) -> tuple[list[str], list[str]]:
     result = subprocess.run([sys.executable, "-c", REPORT.format(module=module)], capture_output=True, text=True, check=True)
-    foreign, own = json.loads(result.stdout)
-    return foreign, own
+    foreign, modules = json.loads(result.stdout)
+    return foreign, modules
 
 
 @pytest.mark.parametrize("module", ["streammetrics", "streammetrics.metrics"])
 def test_importing_loads_numpy_and_no_other_third_party_module(module: str) -> None:
-    foreign, own = loaded_by(module)
+    foreign, modules = loaded_by(module)
     assert [name for name in foreign if not name.startswith("_")] == ["numpy", "streammetrics"]
-    outside = [name for name in own if not name.startswith("streammetrics.metrics")]
+    outside = [name for name in modules if not name.startswith("streammetrics.metrics")]
     assert set(outside) <= {"streammetrics.errors", "streammetrics.version"}
 
 
 def test_functions_for_whole_runs_load_on_first_use() -> None:
-    _, own = loaded_by("streammetrics")
-    assert [name for name in own if name.startswith("streammetrics.offline")] == []
+    _, modules = loaded_by("streammetrics")
+    assert [name for name in modules if name.startswith("streammetrics.offline")] == []
 
 
 def test_the_package_exports_the_core_and_the_version() -> None:

@@ -78,6 +78,6 @@ def _refusal_reason(arrival: Arrival, w_input: float, w_task: float, admitted: S
 
 def _is_near_a_full_session(event: Event, admitted: Sequence[Admitted], settings: Settings) -> bool:
     """Return whether an event is near a full session. Closed sessions need no exception, because only late events could reach them."""
-    own = [other for other in admitted if other.event.user_id == event.user_id and not isinstance(other.event, Exposure)]
-    full = [session for session in sessionize(own, settings.gap_ms) if len(session) >= settings.session_events_max]
+    lists_of_user = [other for other in admitted if other.event.user_id == event.user_id and not isinstance(other.event, Exposure)]
+    full = [session for session in sessionize(lists_of_user, settings.gap_ms) if len(session) >= settings.session_events_max]
     return any(abs(other.event.ts - event.ts) <= settings.gap_ms for session in full for other in session)

@@ -73,12 +73,12 @@ def entry(first: Came, hour: int, length: int) -> Block:
 def hour_rows(lists: Sequence[RawList]) -> dict[tuple[int, str, Block], tuple[int, int, int]]:
     """Return lists, y and d by block, variant and entry."""
     first, length = came(lists), length_of({impression.hour for impression in lists})
-    found: dict[tuple[int, str, Block], tuple[int, int, int]] = {}
+    rows: dict[tuple[int, str, Block], tuple[int, int, int]] = {}
     for impression in lists:
         key = impression.hour // length, impression.variant, entry(first[impression.user], impression.hour, length)
-        count, y, d = found.get(key, (0, 0, 0))
-        found[key] = count + 1, y + impression.y, d + impression.d
-    return found
+        count, y, d = rows.get(key, (0, 0, 0))
+        rows[key] = count + 1, y + impression.y, d + impression.d
+    return rows
 
 
 def compare(
@@ -149,9 +149,9 @@ def _cells(in_use: Sequence[RawList], entries: Sequence[Block], length: int, by_
         cell = count = 0
         for step in sorted({in_use[number].hour // length for number in numbers}):
             cell, count = (cell + 1, 0) if count >= 40 else (cell, count)
-            own = [number for number in numbers if in_use[number].hour // length == step]
-            cells |= dict.fromkeys(own, (sequence, cell))
-            count += len(own)
+            numbers_of_step = [number for number in numbers if in_use[number].hour // length == step]
+            cells |= dict.fromkeys(numbers_of_step, (sequence, cell))
+            count += len(numbers_of_step)
     return [cells[number] for number in range(len(in_use))]
 
 
@@ -161,12 +161,14 @@ def _weights(
     """Return the weight of all cells, the weighted sum of each arm, and the part of each list."""
     weight, tops, parts = Fraction(0), dict.fromkeys(arms, Fraction(0)), dict.fromkeys(range(len(in_use)), Fraction(0))
     for cell in set(cells):
-        own = {arm: [number for number, row in enumerate(in_use) if cells[number] == cell and row.variant == arm] for arm in arms}
-        d = {arm: sum(in_use[number].d for number in numbers) for arm, numbers in own.items()}
+        numbers_by_arm = {
+            arm: [number for number, row in enumerate(in_use) if cells[number] == cell and row.variant == arm] for arm in arms
+        }
+        d = {arm: sum(in_use[number].d for number in numbers) for arm, numbers in numbers_by_arm.items()}
         if all(d.values()):
             w = Fraction(d[arms[0]] * d[arms[1]], sum(d.values()))
             weight += w
-            for arm, numbers in own.items():
+            for arm, numbers in numbers_by_arm.items():
                 tops[arm] += w * Fraction(sum(in_use[number].y for number in numbers), d[arm])
                 parts |= dict.fromkeys(numbers, w / d[arm])
     return weight, tops, list(parts.values())
@@ -214,5 +216,5 @@ class _Days:
         m, n = (self.mean(self.users(name)) for name in (one, other))
         ours, theirs = self.totals[one], self.totals[other]
         both = ((*ours[user], *theirs[user]) for user in ours if user in theirs)
-        lists = [sum(d for _, d in own.values()) for own in (ours, theirs)]
+        lists = [sum(d for _, d in users_of_arm.values()) for users_of_arm in (ours, theirs)]
         return sum(((y - m * d) * (x - n * e) for y, d, x, e in both), Fraction(0)) / (lists[0] * lists[1])

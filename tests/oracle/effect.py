@@ -22,15 +22,15 @@ class Days(NamedTuple):
 def by_day(lists: Sequence[RawList], treatment: str, control: str) -> list[Days]:
     """Return the comparison of each day, or of each block if blocks are longer."""
     length = max(24, length_of({impression.hour for impression in lists}))
-    found = []
+    days = []
     for first in sorted({impression.hour // length * length for impression in lists}):
         end = first + length
         arms = compare(lists, treatment, control, within=(first, end))
         if arms is not None:
             lists_of_block = [impression for impression in lists if first <= impression.hour < end]
             sizes = [sum(impression.d for impression in lists_of_block if impression.variant == arm) for arm in (treatment, control)]
-            found.append(Days(first, end, arms, (sizes[0], sizes[1])))
-    return found
+            days.append(Days(first, end, arms, (sizes[0], sizes[1])))
+    return days
 
 
 class Joint(NamedTuple):
@@ -68,10 +68,10 @@ class Change(NamedTuple):
 
 def changes(days: Sequence[Days], least_users: float, moved: Fraction) -> dict[int, Change]:
     """Return the evidence at each midnight. moved: the sum over users in both arms of the products of their residuals."""
-    found: dict[int, Change] = {}
+    change_by_day: dict[int, Change] = {}
     whole = joint(days) if days else None
     if whole is None or not all(whole.means):
-        return found
+        return change_by_day
     ratio = whole.means[0] / whole.means[1]
     for at in range(1, len(days)):
         parts = [joint(days[:at]), joint(days[at:])]
@@ -95,5 +95,5 @@ def changes(days: Sequence[Days], least_users: float, moved: Fraction) -> dict[i
         z = (shifts[0] - shifts[1]) / math.sqrt(variance)
         log_evidence = z * z / 2 * jumps / (1 + jumps) - math.log1p(jumps) / 2
         lifts = [part.means[0] / part.means[1] - 1 for part in parts]
-        found[days[at].first] = Change(log_evidence, lifts[0], lifts[1])
-    return found
+        change_by_day[days[at].first] = Change(log_evidence, lifts[0], lifts[1])
+    return change_by_day

@@ -25,18 +25,18 @@ NAMES = (
 )
 
 
-def engagement_of(shown: List, joined: Resolved, settings: Settings) -> Engagement:
+def engagement_of(impression: List, joined: Resolved, settings: Settings) -> Engagement:
     """Return the engagement of one list of a session."""
-    answers = [(feedback, shown.items.index(feedback.item_id)) for feedback in joined.answers.get(shown.impression_id, [])]
+    answers = [(feedback, impression.items.index(feedback.item_id)) for feedback in joined.answers.get(impression.impression_id, [])]
     first = min(((feedback.ts, place) for feedback, place in answers), default=None)
     bought: dict[int, list[int]] = {}
     for feedback, place in answers:
         if feedback.action in settings.purchases:
             bought.setdefault(place, []).append(_value(feedback))
-    begin, name = joined.begins[shown.impression_id], shown.impression_id
+    begin, name = joined.begins[impression.impression_id], impression.impression_id
     later = [other for other_name, other in joined.begins.items() if (other, other_name) > (begin, name)]
     return Engagement(
-        delay_ms=None if first is None else max(first[0] - shown.ts, 0),
+        delay_ms=None if first is None else max(first[0] - impression.ts, 0),
         rank=None if first is None else first[1] + 1,
         purchases=len(bought),
         value=sum(max(values) for values in bought.values()),

@@ -24,9 +24,9 @@ def expected_result(
     """Return the expected result of the steps of one task (task 0), or of several tasks by number.
 
     >>> from streammetrics.events.model import Feedback, Impression
-    >>> shown = Arrival("impressions", Impression("x", "u", 10, ("a", "b")))
-    >>> clicked = Arrival("feedback", Feedback("u", 12, "b", "click"))
-    >>> expected_result([shown, clicked], Settings(), flush=True).totals["matched"]
+    >>> impression = Arrival("impressions", Impression("x", "u", 10, ("a", "b")))
+    >>> feedback = Arrival("feedback", Feedback("u", 12, "b", "click"))
+    >>> expected_result([impression, feedback], Settings(), flush=True).totals["matched"]
     1
     """
     _check(settings)
@@ -108,24 +108,25 @@ def _task_result(steps: Sequence[Step], settings: Settings, flush: bool) -> Task
     )
 
 
-def _finished(shown: List, joined: Resolved, session: Sequence[Admitted], final: bool, settings: Settings) -> ShownList:
+def _finished(impression: List, joined: Resolved, session: Sequence[Admitted], final: bool, settings: Settings) -> ShownList:
     """Return a list with grades. An item's grade goes to its first position; later positions have 0."""
-    first_place = {item: shown.items.index(item) for item in shown.items}
+    first_place = {item: impression.items.index(item) for item in impression.items}
     grades = tuple(
-        joined.grades.get((shown.impression_id, item), 0) if first_place[item] == place else 0 for place, item in enumerate(shown.items)
+        joined.grades.get((impression.impression_id, item), 0) if first_place[item] == place else 0
+        for place, item in enumerate(impression.items)
     )
     return ShownList(
         user_id=session[0].event.user_id,
-        impression_id=shown.impression_id,
-        ts=shown.ts,
-        items=shown.items,
+        impression_id=impression.impression_id,
+        ts=impression.ts,
+        items=impression.items,
         grades=grades,
-        experiments=shown.experiments,
-        segments=shown.segments,
-        teams=shown.teams,
+        experiments=impression.experiments,
+        segments=impression.segments,
+        teams=impression.teams,
         final=final,
-        engagement=engagement_of(shown, joined, settings),
-        reacted_ms=tuple(ts for (name, _, _), ts in joined.first_reactions.items() if name == shown.impression_id),
+        engagement=engagement_of(impression, joined, settings),
+        reacted_ms=tuple(ts for (name, _, _), ts in joined.first_reactions.items() if name == impression.impression_id),
     )
 
 

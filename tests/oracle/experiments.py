@@ -97,7 +97,7 @@ def experiments(
     """
     over_before = (result.w_ms if w_ms is None else w_ms) - settings.lateness_ms
     runs = _runs(steps, result, settings, idle_ms)
-    found: dict[tuple[str, int | None], Scope] = {}
+    scopes: dict[tuple[str, int | None], Scope] = {}
     supported: set[str] = set()
     """Experiments with a run that begins by the supported time. Without one, the latest run counts."""
     for name, (first, last) in ((name, run) for name, of_name in runs.items() for run in of_name):
@@ -119,7 +119,7 @@ def experiments(
             continue  # a wrong clock began this run
         if enrolled or exposures:  # the latest run with enrolled lists or counted exposures is the experiment
             supported |= {name} if is_supported else set()
-            found = {key: scope for key, scope in found.items() if key[0] != name}
+            scopes = {key: scope for key, scope in scopes.items() if key[0] != name}
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = (
             [impression for impression in result.lists if earlier[0] <= impression.ts < earlier[1]] if earlier and has_covariates else None
@@ -137,12 +137,12 @@ def experiments(
         for day in days:
             of_day = [(impression, variant) for impression, variant in enrolled if day is None or impression.ts // DAY_MS == day]
             if times_counted:
-                scope = found[name, day] = _scope(of_day, came, day, history, settings)
+                scope = scopes[name, day] = _scope(of_day, came, day, history, settings)
                 first_list_users = _first_ones([exposure for exposure in exposures if day is None or exposure.ts // DAY_MS == day])
                 scope.exposed = dict(Counter((exposure.ts // HOUR_MS, exposure.variant) for exposure in first_list_users))
                 if day is None:
                     _add_reacting(scope, of_day, {user: impression.ts for user, impression in first_lists.items()}, steps, result)
-    return found
+    return scopes
 
 
 def _came(first: ShownList, segment: str | None) -> Came:
@@ -222,22 +222,22 @@ def _scope(
     scope, totals = Scope(), dict[tuple[str, str], dict[str, tuple[int, int]]]()
     means: dict[str, dict[str, int]] = {}
     for user in sorted({impression.user_id for impression, _ in lists}):
-        own = sorted(
+        lists_of_user = sorted(
             ((impression, variant) for impression, variant in lists if impression.user_id == user),
             key=lambda one: (one[0].ts, one[0].impression_id),
         )
-        earlier = _means([shown for shown in history or () if shown.user_id == user], settings)
+        earlier = _means([impression for impression in history or () if impression.user_id == user], settings)
         means[user] = {name: round(mean * 2**20) for name, mean in earlier.items() if not name.startswith("user_")}
-        for variant in {variant for _, variant in own}:
-            impression = [impression for impression, of in own if of == variant]
+        for variant in {variant for _, variant in lists_of_user}:
+            impression = [impression for impression, of in lists_of_user if of == variant]
             totals[user, variant] = _of_user(impression, settings)
             _add_users(scope, variant, _entry_in(came[user], day), totals[user, variant])
             if variant == "interleaved":
                 _add_credits(scope, impression, settings)
-        _add_hours(scope, own, came[user], means[user], settings)
+        _add_hours(scope, lists_of_user, came[user], means[user], settings)
         if day is None:
-            _add_firsts(scope, own, came[user])
-            for shown_list, variant in own:
+            _add_firsts(scope, lists_of_user, came[user])
+            for shown_list, variant in lists_of_user:
                 _add_reactions(scope, variant, [shown_list], settings)
     assert len({key[0] for key in (*scope.hours, *scope.new_users)}) <= 96, "the oracle counts by the hour"
     scope.first_list_users = dict(sum((Counter({variant: users}) for (_, variant), users in scope.new_users.items()), Counter()))
@@ -269,9 +269,11 @@ def _add_users(scope: Scope, variant: str, of: Block, totals: Mapping[str, tuple
     _add_to(scope.users, (variant, of), (1, *hits))
 
 
-def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came, means: Mapping[str, int], settings: Settings) -> None:
+def _add_hours(
+    scope: Scope, lists_of_user: Sequence[tuple[ShownList, str]], came: Came, means: Mapping[str, int], settings: Settings
+) -> None:
     """Add one user's lists to the rows of their hours, and the user to the hour of the first one."""
-    for impression, variant in own:
+    for impression, variant in lists_of_user:
         hour = impression.ts // HOUR_MS
         key = hour, variant, entry(came, hour, 1)
         lists, values = scope.hours.get(key, (0, {}))
@@ -280,19 +282,19 @@ def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came, m
                 h, x = (d, d * means[name]) if name in means else (0, 0)
                 values = values | {name: tuple(one + other for one, other in zip(values.get(name, (0,) * 4), (y, d, h, x), strict=True))}
         scope.hours[key] = lists + 1, values
-    first, variant = own[0]
+    first, variant = lists_of_user[0]
     key_of_first = first.ts // HOUR_MS, variant
     scope.new_users[key_of_first] = scope.new_users.get(key_of_first, 0) + 1
 
 
-def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came) -> None:
+def _add_firsts(scope: Scope, lists_of_user: Sequence[tuple[ShownList, str]], came: Came) -> None:
     """Add one user to the values of the first list, and to the moves between variants."""
-    first, variant = own[0]
+    first, variant = lists_of_user[0]
     stratum = first_entry(came)[2]
     for segment, value in (*first.segments, *([("", "")] if stratum else [])):
         key = first.ts // HOUR_MS, segment, value, stratum, variant
         scope.values[key] = scope.values.get(key, 0) + 1
-    second = next(((impression, of) for impression, of in own if of != variant), None)
+    second = next(((impression, of) for impression, of in lists_of_user if of != variant), None)
     if second is not None:
         move = second[0].ts // HOUR_MS, variant, second[1]
         scope.moves[move] = scope.moves.get(move, 0) + 1
@@ -365,11 +367,11 @@ def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -
                     outcomes.setdefault((one, other), []).append((teams.index(other) < teams.index(one), outcome))
     for pair, of_pair in outcomes.items():
         d = [sum(second is kind for second, _ in of_pair) for kind in (False, True)]
-        own = [1, *d, d[0] ** 2, d[0] * d[1], d[1] ** 2]
+        row = [1, *d, d[0] ** 2, d[0] * d[1], d[1] ** 2]
         for level in range(len(least)):
             y = [sum(won[level] for second, won in of_pair if second is kind) for kind in (False, True)]
-            own += [*y, y[0] ** 2, y[0] * y[1], y[1] ** 2, y[0] * d[0], y[0] * d[1], y[1] * d[0], y[1] * d[1]]
-        scope.credits[pair] = tuple(left + right for left, right in zip(scope.credits.get(pair, (0,) * len(own)), own, strict=True))
+            row += [*y, y[0] ** 2, y[0] * y[1], y[1] ** 2, y[0] * d[0], y[0] * d[1], y[1] * d[0], y[1] * d[1]]
+        scope.credits[pair] = tuple(left + right for left, right in zip(scope.credits.get(pair, (0,) * len(row)), row, strict=True))
 
 
 def _won(impression: ShownList, team: str, least: float) -> int:

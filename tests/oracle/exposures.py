@@ -20,18 +20,18 @@ def exposure_outcomes(exposures: Sequence[Admitted], settings: Settings) -> dict
     return outcomes
 
 
-def labelled(shown: List, user: str, exposures: Sequence[Admitted], settings: Settings, closed_before: float) -> List:
+def labelled(impression: List, user: str, exposures: Sequence[Admitted], settings: Settings, closed_before: float) -> List:
     """Return a list with its variants. It has none from exposures while one at or before it may still be admitted."""
-    if settings.validity_ms is None or shown.ts >= closed_before:
-        return shown
+    if settings.validity_ms is None or impression.ts >= closed_before:
+        return impression
     exposures_of_user = [one.event for one in exposures if isinstance(one.event, Exposure) and one.event.user_id == user]
-    variants = dict(shown.experiments)
+    variants = dict(impression.experiments)
     for name in {exposure.experiment for exposure in exposures_of_user} - variants.keys():
         in_time = [
             exposure
             for exposure in exposures_of_user
-            if exposure.experiment == name and shown.ts - settings.validity_ms <= exposure.ts <= shown.ts
+            if exposure.experiment == name and impression.ts - settings.validity_ms <= exposure.ts <= impression.ts
         ]
         if in_time:
             variants[name] = min(in_time, key=lambda exposure: (-exposure.ts, exposure.variant)).variant
-    return replace(shown, experiments=tuple(sorted(variants.items())))
+    return replace(impression, experiments=tuple(sorted(variants.items())))

@@ -15,28 +15,28 @@ def limited_groups(lists: Sequence[tuple[Labels, Labels]], segments: Sequence[st
     A new variant counts while there are fewer than `groups_max` groups without a segment; otherwise the list loses it. A new group with a
     segment counts while there are fewer than `groups_max` groups of any kind; otherwise `_other` counts instead.
     """
-    known: list[Group] = []
-    found = []
+    groups_so_far: list[Group] = []
+    groups_of_lists = []
     for experiments, values in lists:
-        whole = [group for group in known if not group.segments]
-        own = [Group()]
-        fits_wholly = len({*known, *_all_groups(experiments, values, segments)}) <= groups_max
+        whole = [group for group in groups_so_far if not group.segments]
+        groups_of_list = [Group()]
+        fits_wholly = len({*groups_so_far, *_all_groups(experiments, values, segments)}) <= groups_max
         for experiment, variant in experiments:
             group = Group(experiment, variant)
-            if fits_wholly or group in whole or len({*whole, *own}) < groups_max:
-                own.append(group)
+            if fits_wholly or group in whole or len({*whole, *groups_of_list}) < groups_max:
+                groups_of_list.append(group)
         groups: list[Group] = []
-        for head in own:
+        for head in groups_of_list:
             groups.append(head)
-            known += [head] if head not in known else []
+            groups_so_far += [head] if head not in groups_so_far else []
             for name in segments:
                 group = head._replace(segments=((name, dict(values).get(name, "")),))
-                if group not in known and len(known) >= groups_max:
+                if group not in groups_so_far and len(groups_so_far) >= groups_max:
                     group = head._replace(segments=((name, "_other"),))
-                known += [group] if group not in known else []
+                groups_so_far += [group] if group not in groups_so_far else []
                 groups.append(group)
-        found.append(groups)
-    return found
+        groups_of_lists.append(groups)
+    return groups_of_lists
 
 
 def _all_groups(experiments: Labels, values: Labels, segments: Sequence[str]) -> list[Group]:

@@ -108,11 +108,11 @@ def _sorted(events: Iterable[Admitted], settings: Settings) -> list[Admitted]:
     return sorted(events, key=lambda one: (_ts_and_content(_impression(one)), settings.inputs.index(one.input), one.number))
 
 
-def _reused(of_one_id: Sequence[Admitted], shown: tuple[str, ...], settings: Settings) -> set[int]:
+def _reused(of_one_id: Sequence[Admitted], items_of_list: tuple[str, ...], settings: Settings) -> set[int]:
     """Return the numbers of the whole copies that are the first of their items, if these are not the items of the list."""
     wholes = [one for one in _sorted(of_one_id, settings) if _impression(one).positions is None]
     first = {_impression(one).items: one.number for one in reversed(wholes)}
-    return {number for items, number in first.items() if items != shown}
+    return {number for items, number in first.items() if items != items_of_list}
 
 
 def _has_conflict(fragments: Sequence[Admitted]) -> bool:

@@ -80,7 +80,7 @@ def _at_cutoff(grades: Sequence[float], k: int, relevance_min: float) -> dict[st
     exponential = [_exponential_gain(gain) for gain in linear]
     hit_ranks = [rank for rank, grade in enumerate(grades[:k], start=1) if grade >= relevance_min]
     hits, relevant = len(hit_ranks), sum(grade >= relevance_min for grade in grades)
-    precisions = sum(round(Fraction(found * TERM_ONE, rank)) for found, rank in enumerate(hit_ranks, start=1))
+    precisions = sum(round(Fraction(hits * TERM_ONE, rank)) for hits, rank in enumerate(hit_ranks, start=1))
     return {
         "ndcg": _ndcg(linear, k),
         "ndcg_exp": _ndcg(exponential, k),

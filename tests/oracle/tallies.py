@@ -18,12 +18,12 @@ NameT = TypeVar("NameT", str, int)
 
 def tally_panes(lists: Iterable[ShownList], settings: Settings) -> Panes:
     """Return the tally of every (pane start, group) with a list. A pane starts at a multiple of `pane_ms`."""
-    found: dict[tuple[int, Group], list[Tally]] = {}
+    tallies_by_group: dict[tuple[int, Group], list[Tally]] = {}
     for impression in lists:
         start, tally = impression.ts // settings.pane_ms * settings.pane_ms, tally_of_one(impression, settings)
         for group in groups_of(impression, settings.segments):
-            found.setdefault((start, group), []).append(tally)
-    return {key: add_up(tallies) for key, tallies in found.items()}
+            tallies_by_group.setdefault((start, group), []).append(tally)
+    return {key: add_up(tallies) for key, tallies in tallies_by_group.items()}
 
 
 def groups_of(impression: ShownList, segments: Sequence[str]) -> list[Group]:
@@ -34,20 +34,20 @@ def groups_of(impression: ShownList, segments: Sequence[str]) -> list[Group]:
 
 
 @functools.lru_cache(maxsize=1_000)
-def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
+def tally_of_one(impression: ShownList, settings: Settings) -> Tally:
     """Return the tally of one list. The panes, and each scope of each of its experiments, ask for it again."""
-    has_feedback = any(grade > 0 for grade in shown.grades)
-    first = {f"item_hit_rate@{k}": shown.grades[:k] for k in settings.cutoffs}
-    places = {f"item_hit_rate@{k}": sum(item != "" for item in shown.items[:k]) for k in settings.cutoffs}
+    has_feedback = any(grade > 0 for grade in impression.grades)
+    first = {f"item_hit_rate@{k}": impression.grades[:k] for k in settings.cutoffs}
+    places = {f"item_hit_rate@{k}": sum(item != "" for item in impression.items[:k]) for k in settings.cutoffs}
     return Tally(
         lists=1,
         lists_with_feedback=int(has_feedback),
-        sums=dict(stored_values(shown.grades, settings.cutoffs, settings.relevance_min)),
+        sums=dict(stored_values(impression.grades, settings.cutoffs, settings.relevance_min)),
         hits={name: sum(grade >= settings.relevance_min for grade in grades) for name, grades in first.items()},
         places=places,
         places_with_feedback={name: count if has_feedback else 0 for name, count in places.items()},
-        engagement=engagement_sums(shown, settings) | assessment_sums(shown),
-        delays={} if shown.engagement.delay_ms is None else {shown.engagement.delay_ms: 1},
+        engagement=engagement_sums(impression, settings) | assessment_sums(impression),
+        delays={} if impression.engagement.delay_ms is None else {impression.engagement.delay_ms: 1},
     )
 
 

@@ -26,9 +26,9 @@ CLICK = SEARCH | {"event": {"action": "search_click"}, "document": {"id": "b", "
 
 
 def listed(event: dict[str, Any]) -> Impression:
-    (found,) = events_of(read, event)
-    assert isinstance(found, Impression)
-    return found
+    (decoded,) = events_of(read, event)
+    assert isinstance(decoded, Impression)
+    return decoded
 
 
 def test_searches_and_clicks() -> None:

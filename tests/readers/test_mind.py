@@ -13,8 +13,8 @@ from tests.readers.samples import NOON
 LISTED = Impression("17", "U7", NOON, ("N1", "N2"))
 
 
-def line(shown: str, time: str = "3/1/2026 12:00:00 PM") -> str:
-    return "\t".join(["17", "U7", time, "N8 N9", shown])
+def line(impressions: str, time: str = "3/1/2026 12:00:00 PM") -> str:
+    return "\t".join(["17", "U7", time, "N8 N9", impressions])
 
 
 def test_a_line_is_a_list_with_its_clicks() -> None:

@@ -86,8 +86,8 @@ class TestFrames:
         classes = [proto_message(message_name) for message_name in ("Other", "Impression", "Feedback", "Other.Inner")]
         (kind,) = (message_class for message_class in classes if message_class.DESCRIPTOR.full_name == f"shop.{name}")
         sent = kind() if name == "Other" else kind(text="a") if name == "Other.Inner" else kind(user_id="u7", ts=5)
-        found = registry.decoder(server.url, messages=classes)(framed(6, bytes.fromhex(place) + sent.SerializeToString()))
-        assert (type(found), found) == (kind, sent)
+        events = registry.decoder(server.url, messages=classes)(framed(6, bytes.fromhex(place) + sent.SerializeToString()))
+        assert (type(events), events) == (kind, sent)
 
     def test_a_message_without_a_class_is_refused(self, server: SchemaServer) -> None:
         decode = registry.decoder(server.url, messages=[proto_message("Feedback")])
@@ -98,9 +98,9 @@ class TestFrames:
 class TestAvro:
     def test_a_schema_may_refer_to_others(self, server: SchemaServer) -> None:
         place = {"type": "record", "name": "shop.Place", "fields": [{"name": "page", "type": "int"}]}
-        shown = {"type": "record", "name": "shop.Shown", "fields": [{"name": "place", "type": "shop.Place"}]}
+        schema = {"type": "record", "name": "shop.Shown", "fields": [{"name": "place", "type": "shop.Place"}]}
         server.schemas["/subjects/place/versions/3"] = {"subject": "place", "version": 3, "id": 11, "schema": json.dumps(place)}
-        server.add(10, shown, references=[{"name": "shop.Place", "subject": "place", "version": 3}])
+        server.add(10, schema, references=[{"name": "shop.Place", "subject": "place", "version": 3}])
         assert registry.decoder(server.url)(framed(10, b"\x04")) == {"place": {"page": 2}}
 
     def test_logical_types_are_values_of_python(self, server: SchemaServer) -> None:

@@ -87,8 +87,8 @@ def test_an_event_without_an_object_is_feedback_on_no_item(case: tuple[object, s
 @pytest.mark.parametrize("read", [ubi.read, BY_HITS])
 def test_lists_may_not_show_the_reserved_item_id(read: Reader):
     attributes = {"object": {"object_id": NO_ITEM}, "position": {"ordinal": 1}}
-    found = [*of(sent(SHOWN, event_attributes=attributes), read), *of(sent(QUERY, query_response_hit_ids=["a", NO_ITEM]), read)]
-    assert found == ["reader"]
+    events = [*of(sent(SHOWN, event_attributes=attributes), read), *of(sent(QUERY, query_response_hit_ids=["a", NO_ITEM]), read)]
+    assert events == ["reader"]
 
 
 @pytest.mark.parametrize("query_id", [..., None, ""])
@@ -134,8 +134,8 @@ def test_a_query_without_hits_is_an_empty_list_if_wanted():
 def test_pages_of_a_query_are_parts_of_its_list():
     by_pages = ubi.reader(lists_from="hit_ids", page_start="from", empty_lists=True)
     pages = [sent(QUERY, query_attributes=attributes) for attributes in (..., {"from": 10})]
-    found = [only(page, by_pages) for page in (*pages, sent(QUERY, query_response_hit_ids=[], query_attributes={"from": 20}))]
-    assert [(impression.items, impression.positions) for impression in found] == [
+    events = [only(page, by_pages) for page in (*pages, sent(QUERY, query_response_hit_ids=[], query_attributes={"from": 20}))]
+    assert [(impression.items, impression.positions) for impression in events] == [
         (("B09", "B07"), (0, 1)),
         (("B09", "B07"), (10, 11)),
         ((), ()),
@@ -223,8 +223,8 @@ def test_a_bad_label_costs_only_that_label():
 def test_a_value_comes_from_the_named_field():
     dwell = ubi.reader(value="dwell_time")
 
-    def value(found: Event | str) -> Any:
-        return found.value if isinstance(found, Feedback) else found
+    def value(event: Event | str) -> Any:
+        return event.value if isinstance(event, Feedback) else event
 
     assert value(only(sent(CLICKED, event_attributes={"dwell_time": 12.5}), dwell)) == 12.5
     assert value(only(sent(CLICKED, dwell_time=0, event_attributes={"dwell_time": 12.5}), dwell)) == 0.0
@@ -426,8 +426,8 @@ def test_the_exposure_event_may_have_another_name() -> None:
 def test_a_rank_is_the_position_of_an_item_without_an_ordinal() -> None:
     attributes = {"object": {"object_id": "B07"}, "rank": 0}
     assert only(sent(SHOWN, event_attributes=attributes)) == only(spliced(SHOWN, "event_attributes", json.dumps(attributes, indent=1)))
-    found = [only(sent(SHOWN, event_attributes=attributes | extra)) for extra in ({}, {"position": {}}, {"position": {"ordinal": 4}})]
-    assert [event.positions for event in found if isinstance(event, Impression)] == [(0,), (0,), (4,)]
+    events = [only(sent(SHOWN, event_attributes=attributes | extra)) for extra in ({}, {"position": {}}, {"position": {"ordinal": 4}})]
+    assert [event.positions for event in events if isinstance(event, Impression)] == [(0,), (0,), (4,)]
 
 
 def test_hits_may_have_the_name_of_earlier_versions() -> None:

@@ -181,9 +181,9 @@ def test_the_slowest_task_decides_up_to_when_lists_are_enrolled() -> None:
         builder = builder_of()
         for task, ts in enumerate(newest):
             update_task(builder, task, 1, ts)
-        found = builder.report(len(newest)).entered_ms
-        assert found is not None
-        return found
+        entered_ms = builder.report(len(newest)).entered_ms
+        assert entered_ms is not None
+        return entered_ms
 
     assert entered_ms(100, 12) == entered_ms(12, 100) == entered_ms(12) < entered_ms(100)
 

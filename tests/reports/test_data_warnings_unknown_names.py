@@ -31,8 +31,8 @@ def test_the_nearest_known_name_is_suggested(case: tuple[str, str | None]) -> No
 
 
 def test_the_nearest_type_is_suggested() -> None:
-    found = {name: nearest(name, KNOWN["type"]) for name in ("impressions", "Impression", "view", "track")}
-    assert found == {"impressions": "impression", "Impression": "impression", "view": "impression", "track": None}
+    nearest_names = {name: nearest(name, KNOWN["type"]) for name in ("impressions", "Impression", "view", "track")}
+    assert nearest_names == {"impressions": "impression", "Impression": "impression", "view": "impression", "track": None}
 
 
 def test_the_counts_of_tasks_are_added() -> None:

@@ -37,7 +37,7 @@ def recent_lists(
     random = np.random.default_rng(seed)
     tallies: dict[Group, list[int]] = {}
     spans = []
-    places = {name: found for name in DECIDING if (found := measure_columns(LAYOUT, name)) is not None}
+    places = {name: columns for name in DECIDING if (columns := measure_columns(LAYOUT, name)) is not None}
     for minute in range(60):
         sums = {}
         for variant in ("control", "treatment"):
@@ -125,8 +125,8 @@ def test_a_planted_drop_is_found_by_segment_rank_and_time() -> None:
 )
 def test_shares_of_ranks_can_be_read_aloud(parts: tuple[float, ...], sentence: str | None) -> None:
     ranks = tuple(RankContribution(first, last, part) for (first, last), part in zip(((1, 1), (2, 5), (6, 10)), parts, strict=True))
-    found = replace(explained(recent_lists(planted))[0], difference=sum(parts), ranks=ranks, ranks_of="dcg", segments=(), onset=None)
-    assert [*summary_of(found)] == ([] if sentence is None else [sentence])
+    explanation = replace(explained(recent_lists(planted))[0], difference=sum(parts), ranks=ranks, ranks_of="dcg", segments=(), onset=None)
+    assert [*summary_of(explanation)] == ([] if sentence is None else [sentence])
 
 
 def test_contributions_add_up_to_the_difference_and_the_difference_is_that_of_the_lists() -> None:

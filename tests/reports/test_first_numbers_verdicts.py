@@ -50,13 +50,13 @@ def test_without_a_control_or_with_few_lists_there_is_no_lift(lists: int, contro
 
 
 def test_an_experiment_with_statistics_is_not_awaited(tmp_path: Path) -> None:
-    for minutes, awaited, known in ((10, ["ranker"], set()), (36, [], {"ranker"})):
+    for minutes, awaited, experiments in ((10, ["ranker"], set()), (36, [], {"ranker"})):
         events, report = tmp_path / f"{minutes}.ndjson", tmp_path / f"{minutes}.json"
         assert called("simulate", "--out", events, "--minutes", str(minutes)).returncode == 0
         assert called("replay", events, "--no-flush", "--report", report).returncode == 0
         document = json.loads(report.read_bytes())
         assert [awaited_experiment["experiment"] for awaited_experiment in document["awaited"]] == awaited
-        assert {experiment["experiment"] for experiment in document["experiments"]} == known
+        assert {experiment["experiment"] for experiment in document["experiments"]} == experiments
 
 
 def test_report_shows_what_is_awaited_and_finds_it_by_name() -> None:

@@ -14,12 +14,12 @@ TOPICS = ("impressions", "feedback")
 
 def test_the_examples_are_a_list_and_a_feedback_on_one_of_its_items() -> None:
     decode = build_decoder(load(None, {}, {}).settings)
-    (shown,), (reaction,) = (decode(text.encode()) for text in EXAMPLES)
-    assert isinstance(shown, Impression)
+    (impression,), (reaction,) = (decode(text.encode()) for text in EXAMPLES)
+    assert isinstance(impression, Impression)
     assert isinstance(reaction, Feedback)
-    assert (reaction.user_id, reaction.impression_id) == (shown.user_id, shown.impression_id)
-    assert reaction.item_id in shown.items
-    assert 0 < reaction.ts - shown.ts < 60_000
+    assert (reaction.user_id, reaction.impression_id) == (impression.user_id, impression.impression_id)
+    assert reaction.item_id in impression.items
+    assert 0 < reaction.ts - impression.ts < 60_000
 
 
 def test_before_any_commit_the_topics_are_named() -> None:

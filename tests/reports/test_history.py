@@ -36,10 +36,10 @@ TIMES = st.lists(st.integers(0, 40_000_000), unique=True, max_size=3 * SNAPSHOTS
 
 
 def downsampled(times: list[int]) -> DownsampledValues[int]:
-    found: DownsampledValues[int] = DownsampledValues()
+    values: DownsampledValues[int] = DownsampledValues()
     for at in times:
-        found = found.add(at, at)
-    return found
+        values = values.add(at, at)
+    return values
 
 
 def brute_force(times: list[int]) -> tuple[int, list[int]]:
@@ -69,12 +69,12 @@ def test_of_two_values_at_one_time_the_own_one_counts() -> None:
 
 
 def test_a_year_of_snapshots_stays_bounded_and_keeps_the_first() -> None:
-    found: DownsampledValues[int] = DownsampledValues()
+    values: DownsampledValues[int] = DownsampledValues()
     for minute in range(0, 525_600, 7):
-        if found.would_keep(START_MS + minute * 60_000):
-            found = found.add(START_MS + minute * 60_000, minute)
-    assert SNAPSHOTS_MAX / 2 <= len(found.kept) <= SNAPSHOTS_MAX
-    assert found.kept[0][1] == 0
+        if values.would_keep(START_MS + minute * 60_000):
+            values = values.add(START_MS + minute * 60_000, minute)
+    assert SNAPSHOTS_MAX / 2 <= len(values.kept) <= SNAPSHOTS_MAX
+    assert values.kept[0][1] == 0
 
 
 def test_new_experiments_do_not_replace_known_ones_beyond_the_limit() -> None:
@@ -123,7 +123,7 @@ def test_a_snapshot_of_stored_sums_is_that_of_the_whole_report(case: tuple[int, 
 def test_a_report_of_some_measures_has_the_verdicts_of_the_whole_report() -> None:
     arms = stored({"control": 0.5, "treatment": 0.4})
     scales = choose_scales(MEASURES, Policy(), arms, {})
-    whole, part = (build_report(MEASURES, Policy(), arms, scales, shown) for shown in (None, ["mrr@10"]))
+    whole, part = (build_report(MEASURES, Policy(), arms, scales, measure_names) for measure_names in (None, ["mrr@10"]))
     assert part.verdict == whole.verdict
     chosen_measures = [measure for measure in whole.variants[1].measures if measure.paging or measure.metric in ("mrr", "dcg")]
     assert [*part.variants[1].measures] == chosen_measures

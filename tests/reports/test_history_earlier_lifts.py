@@ -23,15 +23,15 @@ def reports() -> list[Report]:
 
     The lists of every other user have a click: of the first six hours mostly those of the control, later those of the treatment.
     """
-    draw, tasks, found = random.Random(11), Tasks(1), list[Report]()
-    publisher = publisher_of(tasks, found)
+    draw, tasks, reports_so_far = random.Random(11), Tasks(1), list[Report]()
+    publisher = publisher_of(tasks, reports_so_far)
     for hour in range(HOURS):
         share = 0.65 if hour < 6 else 0.2
         arms = ["c" if draw.random() < (share if number % 2 else 1 - share) else "t" for number in range(USERS)]
         tasks.show(0, hour / 24, *(f"{hour}-{number}-{arm}" for number, arm in enumerate(arms)))
         tasks.pass_time(0, (hour + 0.99) / 24)
         publisher.publish()
-    return found
+    return reports_so_far
 
 
 def snapshots(report: Report, after_ms: int = 0, before_ms: int = NOON_MS + 99 * HOUR_MS) -> dict[int, HistorySnapshot]:
@@ -44,12 +44,12 @@ def points(snapshot: HistorySnapshot) -> dict[str, Point]:
 
 
 def test_each_hour_has_the_lift_of_the_lists_up_to_its_end(reports: list[Report]) -> None:
-    found = snapshots(reports[-1])
-    assert [*found] == [*range(1, HOURS + 1)]
-    for hour, snapshot in found.items():
+    points_found = snapshots(reports[-1])
+    assert [*points_found] == [*range(1, HOURS + 1)]
+    for hour, snapshot in points_found.items():
         assert snapshot.users == USERS * hour
         assert snapshot.verdict is None
-    lifts = [points(found[hour])[MEASURE].lift or 0 for hour in found]
+    lifts = [points(points_found[hour])[MEASURE].lift or 0 for hour in points_found]
     assert max(lifts[2:6]) < -0.2
     assert lifts[5:] == sorted(lifts[5:]), "better lists in the last hours move the lift since the start up"
 
@@ -57,8 +57,8 @@ def test_each_hour_has_the_lift_of_the_lists_up_to_its_end(reports: list[Report]
 def test_a_report_of_that_time_had_the_same_lift_and_about_the_same_interval(reports: list[Report]) -> None:
     last = snapshots(reports[-1])
     for report in reports[3:]:
-        own = snapshots(report)
-        hour = max(own)
+        points_now = snapshots(report)
+        hour = max(points_now)
         (treatment,) = (variant for variant in report.experiments[0].variants if variant.variant == "treatment")
         measures = {f"{measure.metric}@{measure.k}": measure for measure in treatment.measures}
         for name, point in points(last[hour]).items():

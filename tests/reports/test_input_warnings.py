@@ -19,10 +19,10 @@ SETTINGS = Settings(inputs=("events",), lateness_ms=60_000, pane_ms=60_000, wind
 def report_of(late: int, in_time: int) -> dict[str, Any]:
     """One event an hour ahead sets the time, as the settings allow. Some events are two seconds too old then."""
     machine = Machine(engine_of(SETTINGS), SETTINGS)
-    shown = [Impression("first", "fast", NOW_MS + HOUR_MS, ("a",))]
-    shown += [Impression(f"r{number}", "u", NOW_MS + HOUR_MS - 62_000, ("a",)) for number in range(late)]
-    shown += [Impression(f"s{number}", f"v{number}", NOW_MS + HOUR_MS, ("a",)) for number in range(in_time)]
-    machine.feed([Arrival("events", event) for event in shown])
+    impressions = [Impression("first", "fast", NOW_MS + HOUR_MS, ("a",))]
+    impressions += [Impression(f"r{number}", "u", NOW_MS + HOUR_MS - 62_000, ("a",)) for number in range(late)]
+    impressions += [Impression(f"s{number}", f"v{number}", NOW_MS + HOUR_MS, ("a",)) for number in range(in_time)]
+    machine.feed([Arrival("events", event) for event in impressions])
     machine.finish(flush=True)
     report: dict[str, Any] = plain(report_state(machine.report(), machine.engine.layout))
     return report

@@ -25,8 +25,8 @@ def pass_time(tasks: Tasks, days: float) -> None:
 
 
 def state(tasks: Tasks) -> tuple[StateWord, str]:
-    found = published(tasks)["ranker"].state
-    return found.word, found.reason
+    state = published(tasks)["ranker"].state
+    return state.word, state.reason
 
 
 def test_an_arm_has_stopped_once_it_has_missed_lists_in_all_tasks_together_and_runs_again_with_the_next_one() -> None:

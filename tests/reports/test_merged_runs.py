@@ -249,14 +249,14 @@ def users(prefix: str, count: int = 4) -> list[str]:
 
 
 def test_a_scale_never_changes_during_a_run() -> None:
-    tasks, found = Tasks(), []
+    tasks, scales_seen = Tasks(), []
     for turn in range(8):  # idle for less than a day, eight times
         for task in (0, 1):
             tasks.show(task, 0.8 * turn, *users(f"{task}-{turn}", 4 + 3 * turn))
             tasks.pass_time(task, 0.8 * turn)
-        found.append(scale_of(published(tasks)["ranker"]))
-    assert found[0] is not None
-    assert set(found) == {found[0]}
+        scales_seen.append(scale_of(published(tasks)["ranker"]))
+    assert scales_seen[0] is not None
+    assert set(scales_seen) == {scales_seen[0]}
     assert stored_scales(tasks)[scales_name("ranker")].until >= at(0.8 * 7) - DAY_MS // 2
 
 
@@ -398,12 +398,12 @@ def test_a_reader_ignores_scales_that_are_frozen_after_it_read_the_tasks() -> No
         """A store in which another run begins, and another exporter freezes its scale, during each read."""
 
         def view(self, *wanted):  # type: ignore[no-untyped-def]
-            found = tasks.view(*wanted)
+            views = tasks.view(*wanted)
             for task in (0, 1):
                 tasks.show(task, 3, *users(str(task), 40))
                 tasks.pass_time(task, 3)
             published(tasks)
-            return found
+            return views
 
         def compare_and_set(self, changes):  # type: ignore[no-untyped-def]
             return tasks.compare_and_set(changes)
@@ -436,15 +436,15 @@ def test_a_new_exporter_keeps_the_scale_when_an_idle_task_dropped_its_part() -> 
     tasks.show(1, 0, *users("1"))
     tasks.pass_time(0, 0)
     tasks.pass_time(1, 0)
-    found = [scale_of(published(tasks)["ranker"])]
+    scales_seen = [scale_of(published(tasks)["ranker"])]
     for turn in range(1, 6):
         days = 0.8 * turn - 0.4
         tasks.show(0, days, *users(f"0-{turn}", 5 * turn))
         for task in (0, 1):
             tasks.pass_time(task, days)
-        found.append(scale_of(published(tasks)["ranker"]))
-    assert found[0] is not None
-    assert set(found) == {found[0]}
+        scales_seen.append(scale_of(published(tasks)["ranker"]))
+    assert scales_seen[0] is not None
+    assert set(scales_seen) == {scales_seen[0]}
 
 
 @pytest.mark.parametrize("joined", [(0.5, 0.3), (0.3, 0.5)])

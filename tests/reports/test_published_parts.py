@@ -70,13 +70,13 @@ def test_the_chosen_numbers_equal_those_of_the_whole_report(answers: HttpAnswers
         experiment for experiment in whole(answers)["experiments"] if experiment["experiment"] in "cd" and experiment["scope"] == "start"
     ]
     group = Group("", "", *segment.split("=")) if segment else Group()
-    for window, own in zip(whole(answers)["windows"], answer["windows"], strict=True):
+    for window, window_of_part in zip(whole(answers)["windows"], answer["windows"], strict=True):
         kept = [
             numbers
             for numbers in window["groups"]
             if window["window_ms"] == 300_000 and numbers["experiment"] in ("", "c", "d") and numbers["segments"] == group.segments
         ]
-        assert own == window | {"groups": kept}
+        assert window_of_part == window | {"groups": kept}
     assert answer["segments"] == ["", "surface=", "surface=home", "surface=search"]
 
 

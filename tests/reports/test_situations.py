@@ -45,7 +45,7 @@ def test_all_channels_show_what_the_table_says(situation: str) -> None:
     assert line.up_to_ms == answer.up_to_ms == answer.last_ms == BEGIN_MS + HOUR_MS
 
 
-@pytest.mark.parametrize("situation", [name for name, shown in table().items() if shown.state != "running"])
+@pytest.mark.parametrize("situation", [name for name, row in table().items() if row.state != "running"])
 def test_verdict_and_gate_say_why_nothing_new_comes(situation: str) -> None:
     report = SITUATIONS[situation]()
     line, sentence = whole_line(report), SENTENCES[report.state.word]

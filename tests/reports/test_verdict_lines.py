@@ -129,8 +129,8 @@ def test_the_results_topic_has_a_record_when_a_warning_appears_or_is_over() -> N
 
 def test_advice_about_settings_is_a_part_of_its_own() -> None:
     report = experiment({"control": 0.5, "new": 0.5}, users={"control": 1_000, "new": 2_000})
-    (found,) = [part.text for part in report.verdict.parts if part.kind == "advice"]
-    assert found.startswith(" If the shares of ")
+    (advice,) = [part.text for part in report.verdict.parts if part.kind == "advice"]
+    assert advice.startswith(" If the shares of ")
     assert text(report.verdict.parts) == report.verdict.reason
 
 

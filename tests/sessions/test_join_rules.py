@@ -261,7 +261,7 @@ def facts(impression: ShownList) -> tuple[object, ...]:
 
 
 def state_of(session: Session) -> tuple[object, ...]:
-    waiting = {name: Counter(map(repr, found)) for name, found in session.waiting.items() if found}
+    waiting = {name: Counter(map(repr, reactions)) for name, reactions in session.waiting.items() if reactions}
     lists = [(name, facts(impression)) for name, impression in session.lists.items()]
     return lists, named_outcomes(session), waiting, session.pieces, session.unnamed_last, session.shown_last
 

@@ -77,14 +77,14 @@ def visit(number: int) -> list[Step]:
 def saves(visits: int) -> tuple[Machine, list[SaveResult]]:
     """Take one list and one click of a user in each commit."""
     machine = Machine(engine_of(SETTINGS), SETTINGS)
-    found: list[SaveResult] = []
+    results: list[SaveResult] = []
     save = machine.engine.save
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine.engine, "save", lambda state, **options: found.append(save(state, **options)) or found[-1])
+        patch.setattr(machine.engine, "save", lambda state, **options: results.append(save(state, **options)) or results[-1])
         for number in range(visits):
             machine.feed(visit(number))
             machine.commit()
-    return machine, found
+    return machine, results
 
 
 def test_what_a_commit_writes_of_a_user_does_not_grow_with_the_session() -> None:

@@ -36,12 +36,12 @@ def make() -> None:
 
 def users(generator: random.Random, count: int, chance: float) -> list[tuple[int, int]]:
     """Draw (lists, hits) of `count` users."""
-    found = []
+    rows = []
     for _ in range(count):
         lists = generator.randint(1, 12)
-        own = min(1.0, max(0.0, generator.gauss(chance, 0.15)))
-        found.append((lists, sum(generator.random() < own for _ in range(lists))))
-    return found
+        user_chance = min(1.0, max(0.0, generator.gauss(chance, 0.15)))
+        rows.append((lists, sum(generator.random() < user_chance for _ in range(lists))))
+    return rows
 
 
 def of_gbstats() -> list[dict[str, Any]]:

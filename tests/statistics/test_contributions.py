@@ -63,10 +63,10 @@ def test_a_value_of_one_arm_only_is_mix() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4), st.integers(1, 50), st.integers(1, 50))
-def test_ranks_add_up_to_the_difference_at_the_last_cutoff(steps: list[tuple[int, int]], own: int, against: int) -> None:
+def test_ranks_add_up_to_the_difference_at_the_last_cutoff(steps: list[tuple[int, int]], lists: int, control_lists: int) -> None:
     treatment, control = (np.cumsum([step[side] for step in steps]).tolist() for side in (0, 1))
-    ranks = rank_contributions(treatment, control, (own, against), 3)
-    assert sum(ranks, Fraction(0)) == Fraction(treatment[-1], own << 3) - Fraction(control[-1], against << 3)
+    ranks = rank_contributions(treatment, control, (lists, control_lists), 3)
+    assert sum(ranks, Fraction(0)) == Fraction(treatment[-1], lists << 3) - Fraction(control[-1], control_lists << 3)
 
 
 def test_an_arm_without_lists_has_no_ranks() -> None:

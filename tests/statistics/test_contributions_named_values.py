@@ -17,7 +17,7 @@ Worth = Callable[[bool, np.ndarray, np.ndarray], np.ndarray]
 def arms(seed: int, worth: Worth, moves: float = 0.0, users: int = 1_500) -> tuple[Arm, Arm, float]:
     """Both arms of users with tastes, a country, and some surfaces more than others; and the difference of the means."""
     random = np.random.default_rng(seed)
-    found, means = [], []
+    arms_of_pair, means = [], []
     for is_treatment in (True, False):
         lists = random.geometric(1 / 4, users)
         user = np.repeat(np.arange(users), lists)
@@ -35,9 +35,9 @@ def arms(seed: int, worth: Worth, moves: float = 0.0, users: int = 1_500) -> tup
             name: {values[at]: ValueLists(int((of == at).sum()), float(hits[of == at].sum()), int((of == at).sum())) for at in set(of)}
             for name, values, of in (("surface", SURFACES, surface), ("country", COUNTRIES, country))
         }
-        found.append(Arm(user.size**2 / float((lists**2).sum()), spread, segments))
+        arms_of_pair.append(Arm(user.size**2 / float((lists**2).sum()), spread, segments))
         means.append(mean)
-    return found[0], found[1], float(means[0] - means[1])
+    return arms_of_pair[0], arms_of_pair[1], float(means[0] - means[1])
 
 
 def named(seed: int, worth: Worth, moves: float = 0.0) -> dict[tuple[str, str], NamedValue]:

@@ -194,13 +194,13 @@ def simulated(seed: int, first_chance: float, appeal: float = 1.0, users: int = 
 def test_a_team_that_drafts_first_more_often_has_no_advantage(first_chance: float) -> None:
     estimates = [preference(simulated(seed, first_chance), 0.05) for seed in range(200)]
     assert all(estimate is not None and estimate.lower is not None for estimate in estimates)
-    known = [estimate for estimate in estimates if estimate is not None]
-    assert np.mean([estimate.mean for estimate in known]) == pytest.approx(0.0, abs=0.01)
-    assert np.mean([estimate.plain for estimate in known]) == pytest.approx(0.2 * (2 * first_chance - 1), abs=0.01)
-    assert np.mean([estimate.mean**2 for estimate in known]) == pytest.approx(
-        float(np.mean([estimate.variance for estimate in known])), rel=0.3
+    certain_estimates = [estimate for estimate in estimates if estimate is not None]
+    assert np.mean([estimate.mean for estimate in certain_estimates]) == pytest.approx(0.0, abs=0.01)
+    assert np.mean([estimate.plain for estimate in certain_estimates]) == pytest.approx(0.2 * (2 * first_chance - 1), abs=0.01)
+    assert np.mean([estimate.mean**2 for estimate in certain_estimates]) == pytest.approx(
+        float(np.mean([estimate.variance for estimate in certain_estimates])), rel=0.3
     )
-    assert np.mean([estimate.preferred or estimate.disliked for estimate in known]) <= 0.05
+    assert np.mean([estimate.preferred or estimate.disliked for estimate in certain_estimates]) <= 0.05
 
 
 @pytest.mark.parametrize("first_chance", [0.5, 0.9])
@@ -250,7 +250,7 @@ def test_several_teams_without_a_preference_share_the_error() -> None:
     wrong, ones = 0, np.ones((1_000, 2), dtype=np.int64)
     for seed in range(400):
         credits = np.random.default_rng(seed).choice([-1, 0, 1], (3, 1_000, 2), p=[0.3, 0.4, 0.3])
-        found = False
+        has_estimate = False
         for team in credits:
             y, d = team, ones
             columns = [ones[:, 0], d[:, 0], d[:, 1], d[:, 0] ** 2, d[:, 0] * d[:, 1], d[:, 1] ** 2]
@@ -266,6 +266,6 @@ def test_several_teams_without_a_preference_share_the_error() -> None:
             assert moments[0].tolist() == credit_moments([1, 1, *map(int, team[0])])
             for users in range(200, 1_001, 100):
                 judged = preference(moments[users - 1].tolist(), 0.05, teams=3)
-                found = found or (judged is not None and (judged.preferred or judged.disliked))
-        wrong += found
+                has_estimate = has_estimate or (judged is not None and (judged.preferred or judged.disliked))
+        wrong += has_estimate
     assert wrong / 400 <= 0.1  # 5 % in each direction

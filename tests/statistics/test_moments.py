@@ -44,17 +44,17 @@ def test_many_users_at_once_equal_one_by_one(users: list[list[int]]) -> None:
 
 @given(st.lists(st.tuples(totals(), totals()), min_size=13, max_size=16))
 def test_many_users_with_covariates_equal_one_by_one(users: list[tuple[list[int], list[int]]]) -> None:
-    known, earlier = ([pair[at] for pair in users] for at in (0, 1))
+    rows, earlier = ([pair[at] for pair in users] for at in (0, 1))
     values = [WITH_COVARIATES.covariate_values(row) for row in earlier]
     columns = WITH_COVARIATES.covariate_columns(np.array(earlier))
     assert columns.tolist() == [
-        [number for covariate in own for number in ((0, 0) if covariate is None else (1, covariate))] for own in values
+        [number for covariate in covariates for number in ((0, 0) if covariate is None else (1, covariate))] for covariates in values
     ]
     one_by_one = zero(WITH_COVARIATES)
-    for own, extra in zip(known, values, strict=True):
-        one_by_one = add(one_by_one, of_user(WITH_COVARIATES, own, extra))
-    assert of_users(WITH_COVARIATES, known, values) == one_by_one
-    assert of_users(WITH_COVARIATES, np.array(known), columns) == one_by_one
+    for row_of_user, extra in zip(rows, values, strict=True):
+        one_by_one = add(one_by_one, of_user(WITH_COVARIATES, row_of_user, extra))
+    assert of_users(WITH_COVARIATES, rows, values) == one_by_one
+    assert of_users(WITH_COVARIATES, np.array(rows), columns) == one_by_one
 
 
 def test_covariates_of_large_means_are_exact() -> None:
@@ -118,14 +118,14 @@ def test_users_and_lists_come_first_in_every_layout() -> None:
 @given(totals())
 def test_a_covariate_is_the_mean_rounded_once(earlier: list[int]) -> None:
     lists, ndcg, hits, items, places, _ = earlier
-    found = dict(zip(map(str, WITH_COVARIATES.of_lists), WITH_COVARIATES.covariate_values(earlier), strict=True))
+    covariates = dict(zip(map(str, WITH_COVARIATES.of_lists), WITH_COVARIATES.covariate_values(earlier), strict=True))
     if lists:
-        assert found["ndcg@10"] == round(Fraction(ndcg, lists << 20))
-        assert found["hit_rate@5"] == round(Fraction(hits, lists << 20))
+        assert covariates["ndcg@10"] == round(Fraction(ndcg, lists << 20))
+        assert covariates["hit_rate@5"] == round(Fraction(hits, lists << 20))
     else:
-        assert found["ndcg@10"] is None
-        assert found["hit_rate@5"] is None
-    assert found["item_hit_rate@5"] == (round(Fraction(items << 20, places)) if places else None)
+        assert covariates["ndcg@10"] is None
+        assert covariates["hit_rate@5"] is None
+    assert covariates["item_hit_rate@5"] == (round(Fraction(items << 20, places)) if places else None)
 
 
 @given(st.integers(-(1 << 80), 1 << 80), st.integers(1, 1 << 40))

@@ -22,11 +22,11 @@ def simulated(seed: int, at: int | None, jump: float, error: float = 0.03) -> tu
 
 def test_without_a_change_it_is_rarely_told() -> None:
     for constant in (0.0, -0.1):
-        found = []
+        onsets = []
         for seed in range(500):
             values, variances = simulated(seed, None, 0.0)
-            found.append(change_point([value + constant for value in values], variances, 0.05) is not None)
-        assert np.mean(found) <= 0.05
+            onsets.append(change_point([value + constant for value in values], variances, 0.05) is not None)
+        assert np.mean(onsets) <= 0.05
 
 
 @pytest.mark.parametrize("at", [6, 30, 54])

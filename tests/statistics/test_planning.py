@@ -89,13 +89,13 @@ def test_the_detectable_lift_is_found_by_then() -> None:
 
 def test_more_users_from_the_first_look_is_the_rest_of_the_plan() -> None:
     """The mean over scores at the first look, of the probability of a verdict by then, is the plan's."""
-    found, unit, first = plan(HALF, "regressed", -0.1), HALF.unit_variance, HALF.first_users
+    lift_plan, unit, first = plan(HALF, "regressed", -0.1), HALF.unit_variance, HALF.first_users
     random = np.random.default_rng(8)
     drift, variance = 0.1, unit / first
     scores = drift / math.sqrt(variance) + random.standard_normal(150)
     half = [more_users(ComparisonScore(int(first), float(z), variance, HALF.mixture("regressed"), drift), 0.05) for z in scores]
     later = sorted(first + step.half for step in half)
-    assert later[len(later) // 2] == pytest.approx(found.half, rel=0.3)
+    assert later[len(later) // 2] == pytest.approx(lift_plan.half, rel=0.3)
 
 
 def test_beyond_the_boundary_nothing_more_is_needed() -> None:

@@ -34,7 +34,7 @@ def covariates() -> st.SearchStrategy[list[int | None]]:
     return st.lists(st.none() | st.integers(0, 1 << 20), min_size=len(WITH_COVARIATES.of_lists), max_size=len(WITH_COVARIATES.of_lists))
 
 
-def of_user(measures: Measures, own: Sequence[int], extra: Sequence[int | None] | None = None) -> list[int]:
+def of_user(measures: Measures, totals: Sequence[int], extra: Sequence[int | None] | None = None) -> list[int]:
     """One user's moments by definition: the products of their row, in Python integers."""
-    row = measures.row(own, extra)
-    return [row[one] * row[other] if own[0] else 0 for one, other in measures.pairs]
+    row = measures.row(totals, extra)
+    return [row[one] * row[other] if totals[0] else 0 for one, other in measures.pairs]

@@ -158,8 +158,8 @@ def served(answers: HttpAnswers) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.port}"
 
 
-def with_experiments(report: Report, *found: ExperimentReport) -> Report:
-    return replace(report, experiments=found, entered_ms=START_MS)
+def with_experiments(report: Report, *experiments: ExperimentReport) -> Report:
+    return replace(report, experiments=experiments, entered_ms=START_MS)
 
 
 def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:

@@ -44,12 +44,12 @@ class Tasks(MemoryStore):
     def view(self, tasks, since, rows_from=NO_BOUNDS, tables=None):  # type: ignore[no-untyped-def]
         if self.seen is not None:
             return self.seen
-        found: dict[int, TaskView] = {}
+        view_by_task: dict[int, TaskView] = {}
         for task in tasks:
             wanted = {0: since[task]} if task in since else {}
             views = self.machines[task].store.view([0], wanted, {0: rows_from.get(task, {})}, tables)
-            found |= {task: views[0]} if views else {}
-        return found
+            view_by_task |= {task: views[0]} if views else {}
+        return view_by_task
 
     def show(self, task: int, days: float, *users: str, experiment: str = "ranker") -> None:
         """Show lists of an experiment in one task. The last letter of a user gives the variant. Every other user clicks."""
@@ -77,9 +77,11 @@ def builder_of() -> ReportBuilder:
     return ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature, report_rules)
 
 
-def publisher_of(tasks: Tasks, shown: list[Report]) -> Publisher:
+def publisher_of(tasks: Tasks, reports: list[Report]) -> Publisher:
     """Return the publisher of a newly started exporter."""
-    return Publisher(builder=builder_of(), store=tasks, publish_ms=10, clock=SystemClock(), status=ProcessStatus(), on_report=shown.append)
+    return Publisher(
+        builder=builder_of(), store=tasks, publish_ms=10, clock=SystemClock(), status=ProcessStatus(), on_report=reports.append
+    )
 
 
 def published(tasks: Tasks) -> dict[str, ExperimentReport]:

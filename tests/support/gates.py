@@ -36,13 +36,13 @@ def report_at(now_ms: int, *experiments: ExperimentReport, age_ms: int = 0) -> R
     base = two_variants().report()
     watermark_ms = now_ms - base.settings["out_of_orderness_ms"] - age_ms
     entered_ms = watermark_ms - sum(base.settings[name] for name in ("lateness_ms", "attribution_ms", "pane_ms"))
-    shown = experiments or (passing(), failing(), waiting())
-    by_name = {experiment.experiment: experiment for experiment in shown}
+    experiment_reports = experiments or (passing(), failing(), waiting())
+    by_name = {experiment.experiment: experiment for experiment in experiment_reports}
     return replace(
         base,
         watermark_ms=watermark_ms,
         entered_ms=entered_ms,
-        experiments=shown,
+        experiments=experiment_reports,
         since=lambda name, scope, since_ms: by_name.get(name),
     )
 

@@ -89,8 +89,8 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     metrics = [parse_metric(name) for name in (*ENGAGEMENT, *["time_to_first_click_p90"] * quantiles)]
-    own = EngagementLayout(metrics, settings.satisfied_min, _assessment()) if engagement else None
-    return Engine(rules, TallyLayout(scorer, engagement=own))
+    engagement_layout = EngagementLayout(metrics, settings.satisfied_min, _assessment()) if engagement else None
+    return Engine(rules, TallyLayout(scorer, engagement=engagement_layout))
 
 
 def _assessment() -> AssessmentLayout:

@@ -99,18 +99,18 @@ class Story:
 
     def minute(self) -> Report:
         """Simulate one minute of lists, clicks and users. The treatment gets fewer clicks on its first item. Return the report."""
-        shown, clicks = [], []
+        impressions, clicks = [], []
         for at in range(LISTS_PER_MINUTE):
             variant, liked = ("control", 0.6) if at % 2 else ("treatment", 0.4)
             ts = self.clock_ms + at * MINUTE_MS // LISTS_PER_MINUTE
             name = f"u{ts}"
             surface = "search" if at % 4 == 0 else "home"  # only the treatment has lists on search
             labels = ((EXPERIMENT, variant),), (("surface", surface),)
-            shown.append(Impression(name, name, ts, ITEMS, *labels))
+            impressions.append(Impression(name, name, ts, ITEMS, *labels))
             item = ITEMS[0] if self.draw.random() < liked else self.draw.choice(ITEMS[1:])
             if self.draw.random() < 0.8:
                 clicks.append(Feedback(user_id=name, ts=ts + 1_000, item_id=item, action="click", impression_id=name))
-        self.pipeline.feed("impressions", *shown).feed("feedback", *clicks)
+        self.pipeline.feed("impressions", *impressions).feed("feedback", *clicks)
         self.clock_ms += MINUTE_MS
         self.pipeline.move_on(self.clock_ms)
         self.users.add_users(USERS_PER_MINUTE)
@@ -150,12 +150,12 @@ def many_variants(count: int = 20) -> ExperimentReport:
 
 def many_experiments(count: int = 10) -> list[ExperimentReport]:
     """Return experiments of different sizes and verdicts. One has a broken split and one a long name."""
-    found = [
+    experiments = [
         experiment({"control": 0.5, "treatment": 0.38 + 0.02 * number}, name=f"surface-{number:02}", users=800 + 200 * number)
         for number in range(1, count - 2)
     ]
     broken = experiment({"control": 0.5, "treatment": 0.5}, name="broken-split", users={"control": 1_000, "treatment": 2_000})
-    return [*found, experiment(SIX, name="six-variants"), broken, experiment({"control": 0.5, "treatment": 0.5}, name=LONG_NAME)]
+    return [*experiments, experiment(SIX, name="six-variants"), broken, experiment({"control": 0.5, "treatment": 0.5}, name=LONG_NAME)]
 
 
 def mixed_experiment() -> ExperimentReport:

@@ -64,12 +64,12 @@ class Service(Product):
 
     def samples(self, begin: str = "") -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
         """Return the samples of /metrics whose names begin so, by name and sorted labels. To parse them all takes long."""
-        found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+        series_values: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
         lines = [line for line in self.get("/metrics").text.splitlines(keepends=True) if line.startswith(begin)]
         for family in text_string_to_metric_families("".join(lines)):
             for sample in family.samples:
-                found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
-        return found
+                series_values.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+        return series_values
 
     def series(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
         """Return the samples of one name by sorted labels."""
@@ -200,15 +200,17 @@ class Pipeline:
             places = places_of(consumer, *topics)
             consumer.assign(places)
             ends = consumer.end_offsets(places)
-            found: dict[TopicPartition, list[Any]] = {place: [] for place in places}
+            records_by_place: dict[TopicPartition, list[Any]] = {place: [] for place in places}
             deadline = time.monotonic() + PATIENCE_SECONDS
             while any(consumer.position(place) < ends[place] for place in places):
                 assert time.monotonic() < deadline, f"the records of {topics} could not be read back"
                 for place, records in consumer.poll(timeout_ms=200).items():
-                    found[place] += records
+                    records_by_place[place] += records
         finally:
             consumer.close()
-        return [(place, record.offset, record.timestamp, record.value, record.headers) for place in places for record in found[place]]
+        return [
+            (place, record.offset, record.timestamp, record.value, record.headers) for place in places for record in records_by_place[place]
+        ]
 
     # --- expected results
 
@@ -230,8 +232,8 @@ class Pipeline:
         for of_task in steps.values():
             of_task.extend(after)
         result = expected_result(steps, self.oracle_settings())
-        for task, found in result.tasks.items():
-            for outcome, kept in zip(found.outcomes, places[task], strict=True):
+        for task, result_of_task in result.tasks.items():
+            for outcome, kept in zip(result_of_task.outcomes, places[task], strict=True):
                 if outcome in ("late", "future"):
                     refused[*kept.place, kept.offset] = (outcome, kept.value)
         return Truth(result, dict(Counter(result.counters) + malformed), refused)

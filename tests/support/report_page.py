@@ -15,5 +15,5 @@ AT_MS = 1_732_183_200_000
 def plain(*experiments: ExperimentReport, **others: object) -> dict[str, object]:
     """Return a report of the API with these experiments, as JSON values."""
     history = History().add(AT_MS - 120_000, experiments).series
-    found = {"version": "1", "experiments": experiments, "experiments_entered_ms": AT_MS, "history": history}
-    return dict(json.loads(encoded(found | others)))
+    document = {"version": "1", "experiments": experiments, "experiments_entered_ms": AT_MS, "history": history}
+    return dict(json.loads(encoded(document | others)))

@@ -54,13 +54,13 @@ RECORDED: Mapping[str, str] = {rule["record"]: rule["expr"] for rule in rules_of
 
 
 def _inhibitions() -> list[Inhibition]:
-    found = []
+    inhibitions = []
     for rule in read("alertmanager.yml")["inhibit_rules"]:
         if source := re.fullmatch(r'alertname="(\w+)"', rule["source_matchers"][0]):
             targets = re.fullmatch(r'alertname=~"(\w+)\(([\w|]+)\)"', rule["target_matchers"][0])
             assert targets, rule
-            found.append(Inhibition(source[1], tuple(f"{targets[1]}{target}" for target in targets[2].split("|"))))
-    return found
+            inhibitions.append(Inhibition(source[1], tuple(f"{targets[1]}{target}" for target in targets[2].split("|"))))
+    return inhibitions
 
 
 INHIBITIONS = _inhibitions()

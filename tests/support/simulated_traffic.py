@@ -30,13 +30,13 @@ decode = native_decoder(EventLimits())
 
 def events(sent: Iterable[SimulatedRecord]) -> list[Impression | Feedback]:
     """Decode records that must all be valid."""
-    found = []
+    written = []
     for record in sent:
         (event,) = decode(record.value)
         assert not isinstance(event, MalformedEvent), event
         assert (event.user_id.encode(), event.ts) == (record.key, record.ts)
-        found.append(event)
-    return found
+        written.append(event)
+    return written
 
 
 def is_good(record: SimulatedRecord) -> bool:

@@ -281,11 +281,13 @@ class StoreContract:
         self, store: Store, owner: Owner, asked: DueQuery | None, bytes_max: int | None, slices: int
     ) -> None:
         users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
-        found = users[: slices * READ_SLICE]
+        read_users = users[: slices * READ_SLICE]
         owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals={"u": b"t"})
         for reader in (owner, Owner(store, owner.task)):  # also for a reader that has not written them
             loaded = reader.load(users, asked, ["u"], bytes_max)
-            assert loaded == LoadedUsers(dict.fromkeys(found, bytes(20)), [], None, {"u": b"t"}, unread=tuple(users[len(found) :]))
+            assert loaded == LoadedUsers(
+                dict.fromkeys(read_users, bytes(20)), [], None, {"u": b"t"}, unread=tuple(users[len(read_users) :])
+            )
 
     def test_one_large_user_among_many_small_ones_is_noticed(self, store: Store, owner: Owner) -> None:
         users = {f"user-{number:03}": bytes(1) for number in range(5 * READ_SLICE)}
@@ -372,9 +374,9 @@ class StoreContract:
         users = [f"user-{number:02}" for number in range(2 * READ_SLICE + 5)]
         due = {user: number for number, user in enumerate(users)}
         owner.must_commit(users=dict.fromkeys(users, bytes(20)), totals=dict.fromkeys(users, bytes(10)), due=due)
-        found = users[: slices * READ_SLICE]
-        next_due_ms = len(found) if len(found) < len(users) else None
-        expected = LoadedUsers({}, found, next_due_ms, dict.fromkeys(found, bytes(10)))
+        read_users = users[: slices * READ_SLICE]
+        next_due_ms = len(read_users) if len(read_users) < len(users) else None
+        expected = LoadedUsers({}, read_users, next_due_ms, dict.fromkeys(read_users, bytes(10)))
         assert owner.load([], DueQuery(1_000, 1_000, bytes_max)) == expected
 
     def test_without_a_query_no_user_is_due(self, owner: Owner) -> None:
@@ -481,8 +483,8 @@ class StoreContract:
         owner.must_commit()
 
         def seen(since: CommitMark | None) -> tuple[int, int, bool]:
-            known = {} if since is None else {owner.task: since}
-            view = store.view([owner.task], known, {owner.task: {"panes": 10, "users": 11}}, ["panes", "users"])[owner.task]
+            since_tasks = {} if since is None else {owner.task: since}
+            view = store.view([owner.task], since_tasks, {owner.task: {"panes": 10, "users": 11}}, ["panes", "users"])[owner.task]
             assert view.rows.keys() <= {"panes", "users"}
             return len(view.table("panes")), len(view.table("users")), view.is_snapshot
 

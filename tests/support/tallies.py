@@ -11,5 +11,5 @@ def tally_of(layout: TallyLayout, lists: Sequence[Sequence[float]]) -> list[int]
     """Return the flat tally of lists of grades in rank order."""
     hits = [(row, position, grade) for row, grades in enumerate(lists) for position, grade in enumerate(grades) if grade]
     rows, positions, grades = zip(*hits, strict=True) if hits else ((), (), ())
-    own = layout.rows_of_hits([len(grades) for grades in lists], rows, positions, grades)
-    return [sum(column) for column in own.T.tolist()] if lists else layout.zero()
+    hit_rows = layout.rows_of_hits([len(grades) for grades in lists], rows, positions, grades)
+    return [sum(column) for column in hit_rows.T.tolist()] if lists else layout.zero()

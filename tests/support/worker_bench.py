@@ -132,9 +132,11 @@ def truth_of(logs: Logs, orders: Mapping[int, Order], settings: Settings = SETTI
                 steps[task].append(Arrival(place.topic, event, None if record_ms < 0 else record_ms))
                 places[task].append((place, offset, value))
     result = expected_result(steps, settings)
-    for task, found in result.tasks.items():
-        refused |= {(outcome, *where) for outcome, where in zip(found.outcomes, places[task], strict=True) if outcome in ("late", "future")}
-    scopes = merge([experiments(steps[task], found, settings) for task, found in result.tasks.items()])
+    for task, result_of_task in result.tasks.items():
+        refused |= {
+            (outcome, *where) for outcome, where in zip(result_of_task.outcomes, places[task], strict=True) if outcome in ("late", "future")
+        }
+    scopes = merge([experiments(steps[task], result_of_task, settings) for task, result_of_task in result.tasks.items()])
     return Truth(result, malformed, frozenset(refused), scopes)
 
 

@@ -90,8 +90,8 @@ def test_state_written_by_the_next_owner_of_a_task_does_not_stop_the_former_owne
 @given(st.lists(st.one_of(st.integers(0, 20), st.sampled_from((0, 1 << 50, 1 << 61))), min_size=1))
 def test_dense_and_sparse_values_are_counted_alike(values: list[int]) -> None:
     given_values = np.array(values, dtype=np.int64)
-    known, place = _numbered(given_values)
-    assert (known.tolist(), known[place].tolist()) == (sorted(set(values)), values)
+    numbers, place = _numbered(given_values)
+    assert (numbers.tolist(), numbers[place].tolist()) == (sorted(set(values)), values)
     for size in {max(values) + 1, DENSE_FACTOR * len(values) + (1 << 62)} if max(values) < 1_000 else {max(values) + 1}:
         alike, counts = _counted(given_values, size)
         assert dict(zip(alike.tolist(), counts.tolist(), strict=True)) == {value: values.count(value) for value in sorted(set(values))}

@@ -208,8 +208,8 @@ def test_earlier_windows_are_those_that_were_shown_then(lists: list[tuple[int, i
         groups = tuple(values for values in then.groups if values.group in groups_before)
         if then.complete and groups:
             expected.append((end, groups))
-    found = [*windows.earlier(newest, 10 * after, oldest_kept, 9)] if newest.complete else []
-    assert [(window.end_ms, window.groups) for window in found] == (expected if newest.complete else [])
+    earlier_windows = [*windows.earlier(newest, 10 * after, oldest_kept, 9)] if newest.complete else []
+    assert [(window.end_ms, window.groups) for window in earlier_windows] == (expected if newest.complete else [])
 
 
 def test_earlier_windows_have_the_first_groups_and_those_without_a_segment_first() -> None:

@@ -74,10 +74,10 @@ def test_line_breaks_and_direction_marks_are_replaced(character: str) -> None:
 
 @given(st.text(st.characters()))
 def test_no_control_characters_remain(text: str) -> None:
-    shown = fit(text)
-    assert len(shown) == len(text)
-    assert not [character for character in shown if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")]
-    assert not {unicodedata.bidirectional(character) for character in shown} & {
+    fitted = fit(text)
+    assert len(fitted) == len(text)
+    assert not [character for character in fitted if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")]
+    assert not {unicodedata.bidirectional(character) for character in fitted} & {
         "LRE",
         "RLE",
         "LRO",
@@ -92,6 +92,6 @@ def test_no_control_characters_remain(text: str) -> None:
 
 @given(st.text(st.characters()))
 def test_a_name_in_a_sentence_is_isolated_if_it_is_not_ascii(text: str) -> None:
-    shown = isolated(text)
-    assert shown in (fit(text), f"\u2068{fit(text)}\u2069")
-    assert (shown == fit(text)) == text.isascii()
+    text_isolated = isolated(text)
+    assert text_isolated in (fit(text), f"\u2068{fit(text)}\u2069")
+    assert (text_isolated == fit(text)) == text.isascii()

@@ -18,8 +18,8 @@ def test_the_minimal_file_is_short_and_valid_and_the_one_of_the_readme(tmp_path:
     path.write_text(printed)
     settings = load(path, {}, {}).settings
     assert (settings.kafka.topics, settings.kafka.dead_letter_topic) == (("impressions", "feedback"), "streammetrics-dead-letters")
-    shown = [line.strip() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
-    assert "\n".join(line.strip() for line in printed.splitlines()) in "\n".join(shown)
+    readme_lines = [line.strip() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
+    assert "\n".join(line.strip() for line in printed.splitlines()) in "\n".join(readme_lines)
 
 
 def test_the_reference_file_is_the_committed_one() -> None:

@@ -73,43 +73,43 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[Shown]:
+def live_demo() -> Iterator[Shown]:
     began = time.time()
     with running() as (_, address):
         yield Shown(address, began)
 
 
 @time_bound(NUMBERS_SECONDS)
-def test_both_variants_and_views_appear_within_seconds_and_the_treatment_is_worse(shown: Shown, seconds_max: float) -> None:
+def test_both_variants_and_views_appear_within_seconds_and_the_treatment_is_worse(live_demo: Shown, seconds_max: float) -> None:
     labels = {"experiment": "ranker", "k": "10", "window": "1m", "segments": ""}
 
     def all_there() -> bool:
-        text = page(f"{shown.address}metrics")
+        text = page(f"{live_demo.address}metrics")
         series = ("streammetrics_ndcg", "streammetrics_live_ndcg")
         return all(values(text, name, variant=variant, **labels) for name in series for variant in ("control", "treatment"))
 
     wait_until(all_there, what="all four numbers are there", deadline_seconds=PATIENCE_SECONDS)
-    assert time.time() - shown.began < seconds_max
-    text = page(f"{shown.address}metrics")
+    assert time.time() - live_demo.began < seconds_max
+    text = page(f"{live_demo.address}metrics")
     for name in ("streammetrics_ndcg", "streammetrics_live_ndcg"):
         [control], [treatment] = (values(text, name, variant=variant, **labels) for variant in ("control", "treatment"))
         assert 0 < treatment < 0.9 * control < 1
 
     def lists() -> float:
         window_values = values(
-            page(f"{shown.address}metrics"), "streammetrics_window_lists", experiment="", window="1m", segments="", view="final"
+            page(f"{live_demo.address}metrics"), "streammetrics_window_lists", experiment="", window="1m", segments="", view="final"
         )
         return window_values[0] if window_values else 0
 
     wait_until(lambda: lists() > 2_000, what="a minute of fifty lists a second is there", deadline_seconds=PATIENCE_SECONDS)
-    assert time.time() - shown.began < 2 * seconds_max, "so the traffic began before the process did"
-    assert page(f"{shown.address}healthz") == page(f"{shown.address}readyz") == "ok\n"
-    assert '"final_ms"' in page(f"{shown.address}api/report")
+    assert time.time() - live_demo.began < 2 * seconds_max, "so the traffic began before the process did"
+    assert page(f"{live_demo.address}healthz") == page(f"{live_demo.address}readyz") == "ok\n"
+    assert '"final_ms"' in page(f"{live_demo.address}api/report")
 
 
-def test_final_numbers_follow_the_live_ones_by_the_attribution_time(shown: Shown) -> None:
+def test_final_numbers_follow_the_live_ones_by_the_attribution_time(live_demo: Shown) -> None:
     def ends() -> dict[str, float]:
-        text = page(f"{shown.address}metrics")
+        text = page(f"{live_demo.address}metrics")
         series = "streammetrics_window_end_timestamp_seconds"
         return {view: end for view in ("live", "final") for end in values(text, series, window="1m", view=view)}
 
@@ -216,8 +216,8 @@ def test_a_terminal_shows_the_variants_side_by_side() -> None:
     finally:
         process.kill()
         os.close(ours)
-    for shown in (b"control", b"treatment", b"last 1m", b"/metrics", b"final up to", b"verdict   ranker: "):
-        assert shown in seen
+    for words in (b"control", b"treatment", b"last 1m", b"/metrics", b"final up to", b"verdict   ranker: "):
+        assert words in seen
 
 
 def test_settings_of_the_operator_override_the_demo_defaults(tmp_path: Path) -> None:

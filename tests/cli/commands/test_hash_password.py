@@ -34,16 +34,16 @@ def test_a_terminal_is_asked_twice_and_shows_no_password() -> None:
         [*COMMAND, "hash-password", "--cost", "10"], stdin=child, stderr=child, stdout=subprocess.PIPE, cwd=ROOT, env=environment(),
         text=True, start_new_session=True,
     ) as process:  # fmt: skip
-        shown = b""
+        output = b""
         for prompt in (b"Password: ", b"Repeat for confirmation: "):
-            while not shown.endswith(prompt):
-                shown += os.read(parent, 1_000)
+            while not output.endswith(prompt):
+                output += os.read(parent, 1_000)
             os.write(parent, b"open sesame\n")
         assert process.stdout is not None
         printed = process.stdout.read()
     assert process.returncode == 0
     assert PasswordHash.parse(printed.strip()).matches(b"open sesame")
-    assert b"sesame" not in shown
+    assert b"sesame" not in output
 
 
 @pytest.mark.parametrize(

@@ -54,15 +54,19 @@ def test_an_encoding_without_blocks_has_no_plot() -> None:
 
 
 def test_json_has_the_same_plan() -> None:
-    (found,) = planned("--variation", "0.85", "--users-per-day", "1000", "--margin", "0.05", "--lift", "-0.1", "--lift", "0")
-    assert found["assumptions"]["margin"] == 0.05
-    plain, drop, _ = found["plans"]
-    assert [(plan["verdict"], plan["margin"]) for plan in found["plans"]] == [("regressed", 0.0), ("regressed", 0.05), ("safe", 0.05)]
+    (plan_document,) = planned("--variation", "0.85", "--users-per-day", "1000", "--margin", "0.05", "--lift", "-0.1", "--lift", "0")
+    assert plan_document["assumptions"]["margin"] == 0.05
+    plain, drop, _ = plan_document["plans"]
+    assert [(plan["verdict"], plan["margin"]) for plan in plan_document["plans"]] == [
+        ("regressed", 0.0),
+        ("regressed", 0.05),
+        ("safe", 0.05),
+    ]
     assert plain["users"]["p50"] < drop["users"]["p50"]
     assert 1_000 * drop["days"]["p50"] == pytest.approx(drop["users"]["p50"])
     assert drop["users"]["p10"] < drop["users"]["p50"] < drop["users"]["p80"] < drop["users"]["p90"]
-    assert [effect["days"] for effect in found["detectable"]] == [1, 2, 7, 14, 28]
-    drops = [effect["drop"] for effect in found["detectable"]]
+    assert [effect["days"] for effect in plan_document["detectable"]] == [1, 2, 7, 14, 28]
+    drops = [effect["drop"] for effect in plan_document["detectable"]]
     assert drops == sorted(drops)
     assert drops[-1] < -0.05
 
@@ -81,9 +85,9 @@ def test_a_report_gives_variance_rate_and_what_is_still_needed(saved: Path) -> N
     report = json.loads(saved.read_text())
     (whole,) = (experiment for experiment in report["experiments"] if experiment["scope"] == "start")
     control, treatment = whole["variants"]
-    own = next(measure for measure in control["measures"] if measure["paging"])
-    assert plan["metric"] == f"{own['metric']}@{own['k']}"
-    assert plan["assumptions"]["variation"] == pytest.approx(own["error"] * control["users"] ** 0.5 / own["mean"])
+    lift_measure = next(measure for measure in control["measures"] if measure["paging"])
+    assert plan["metric"] == f"{lift_measure['metric']}@{lift_measure['k']}"
+    assert plan["assumptions"]["variation"] == pytest.approx(lift_measure["error"] * control["users"] ** 0.5 / lift_measure["mean"])
     assert plan["assumptions"]["users_per_day"] > 0
     assert treatment["verdict"]["word"] == "inconclusive"
     assert treatment["needed"]

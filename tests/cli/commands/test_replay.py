@@ -411,11 +411,13 @@ def test_each_reason_of_refused_events_is_shown_with_an_example(jobs: str, tmp_p
     done = called("replay", path, other, "--jobs", jobs)
     lines = done.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("refused   5: bad_json 2, bad_ts 2, bad_type 1"))
-    shown = {line.split(",")[0].strip(): line for line in lines[at + 1 : at + 4]}
+    line_by_topic = {line.split(",")[0].strip(): line for line in lines[at + 1 : at + 4]}
     assert [line.startswith(" " * 10) for line in lines[at + 1 : at + 5]] == [True, True, True, False]
-    assert f"such as line 41 of {path}: Input data was truncated" in shown["bad_json"]
-    assert f"such as line 42 of {path}: ts must be" in shown["bad_ts"]
-    assert 'got "page_view"; send other events to another topic, or write a reader that yields ignore(…) for them' in shown["bad_type"]
+    assert f"such as line 41 of {path}: Input data was truncated" in line_by_topic["bad_json"]
+    assert f"such as line 42 of {path}: ts must be" in line_by_topic["bad_ts"]
+    assert (
+        'got "page_view"; send other events to another topic, or write a reader that yields ignore(…) for them' in line_by_topic["bad_type"]
+    )
     assert f"no line of {other} is an event. Line 1 is refused as bad_json: " in done.stderr, "it has its own message"
     assert f"9.1 % of the events of {path} are refused, 4 of 44: bad_ts 2, bad_json 1, bad_type 1." in done.stderr
     assert f"events of {other}" not in done.stderr

@@ -47,12 +47,12 @@ def test_the_page_defines_every_metric_and_says_which_is_better_when_it_falls() 
 
 def test_an_empty_ubi_query_is_a_list_without_items(tmp_path: Path) -> None:
     query = {"client_id": "c", "timestamp": "2024-11-21T10:00:00Z", "application": "shop", "user_query": "x"}
-    shown = {"client_id": "c", "timestamp": "2024-11-21T10:00:01Z", "action_name": "impression", "query_id": "q2"}
+    impression = {"client_id": "c", "timestamp": "2024-11-21T10:00:01Z", "action_name": "impression", "query_id": "q2"}
     place = {"object": {"object_id": "a"}, "position": {"ordinal": 1}}
     documents = [
         {**query, "query_id": "q1", "query_response_hit_ids": []},
         {**query, "query_id": "q2", "query_response_hit_ids": []},  # its items come as impression events all the same
-        {**shown, "event_attributes": place},
+        {**impression, "event_attributes": place},
     ]
     (tmp_path / "reader.py").write_text("from streammetrics.readers import ubi\nread = ubi.reader(empty_lists=True)\n")
     reader = tmp_path / "reader.py:read"

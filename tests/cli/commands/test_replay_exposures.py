@@ -64,12 +64,12 @@ def evaluation(user: str, ts: int, flag: str, variant: str) -> dict[str, Any]:
 
 def requests(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return export requests with the evaluations of all lists, three seconds before each list, and with those of another flag."""
-    found = []
+    bodies = []
     for event in events:
         for variant in event.get("experiments", {}).values():
             logs = [evaluation(event["user_id"], event["ts"] - 3_000, flag, variant) for flag in ("checkout", "ranker")]
-            found.append({"resourceLogs": [{"scopeLogs": [{"logRecords": [*logs, {"body": {"stringValue": "a log line"}}]}]}]})
-    return found
+            bodies.append({"resourceLogs": [{"scopeLogs": [{"logRecords": [*logs, {"body": {"stringValue": "a log line"}}]}]}]})
+    return bodies
 
 
 def write(path: Path, records: list[dict[str, Any]]) -> Path:
@@ -96,17 +96,17 @@ def test_exposures_give_the_same_numbers_as_labels(tmp_path: Path, jobs: int) ->
     lists = write(tmp_path / "lists.ndjson", [without_label(event) for event in events])
     flags = write(tmp_path / "flags.ndjson", requests(events))
     wanted, _ = replayed(tmp_path, labelled)
-    found, text = replayed(tmp_path, "--config", tmp_path / "config.toml", lists, flags, "--jobs", jobs)
-    assert found["totals"] == wanted["totals"]
-    (mine,) = (experiment for experiment in found["experiments"] if experiment["scope"] == "start")
+    replay_report, text = replayed(tmp_path, "--config", tmp_path / "config.toml", lists, flags, "--jobs", jobs)
+    assert replay_report["totals"] == wanted["totals"]
+    (mine,) = (experiment for experiment in replay_report["experiments"] if experiment["scope"] == "start")
     (theirs,) = (experiment for experiment in wanted["experiments"] if experiment["scope"] == "start")
     assert users(mine) == users(theirs)
-    of_start = [next(one["looks"]["kept"] for one in report["history"] if one["scope"] == "start") for report in (found, wanted)]
+    of_start = [next(one["looks"]["kept"] for one in report["history"] if one["scope"] == "start") for report in (replay_report, wanted)]
     assert min(map(len, of_start)) > 40
     assert min(looks[-1][1][1] for looks in of_start) > 250
     exposed_lists = sum(event["type"] == "impression" for event in events)
-    assert found["counters"]["list_exposed"] == found["counters"]["exposure"] == exposed_lists
-    assert found["counters"]["ignored"] == 2 * exposed_lists
+    assert replay_report["counters"]["list_exposed"] == replay_report["counters"]["exposure"] == exposed_lists
+    assert replay_report["counters"]["ignored"] == 2 * exposed_lists
     assert f"exposures {exposed_lists:,}; 0 % of {exposed_lists:,} lists have no variant" in text
 
 
@@ -120,7 +120,7 @@ def test_exposures_give_the_same_numbers_as_labels(tmp_path: Path, jobs: int) ->
 )
 def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_path: Path, traffic: Traffic) -> None:
     """Bit for bit, except what exposures add."""
-    found = []
+    reports = []
     for name, exposures, setting in (("labels", False, "false"), ("exposures", True, "true")):
         records = generate(replace(traffic, exposures=exposures), until_ms=traffic.start_ms + 50 * MINUTE_MS)
         path = write_records(tmp_path / f"{name}.ndjson", records)
@@ -131,9 +131,9 @@ def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_
             assert all(exposed[variant["variant"]] > variant["first_list_users"] for variant in experiment["variants"]) == (
                 name == "exposures"
             )
-        found.append({key: report[key] for key in ("experiments", "history", "explanations", "totals", "users_open")})
-    assert found[0] == found[1]
-    assert len(found[0]["history"][0]["looks"]["kept"]) > 10
+        reports.append({key: report[key] for key in ("experiments", "history", "explanations", "totals", "users_open")})
+    assert reports[0] == reports[1]
+    assert len(reports[0]["history"][0]["looks"]["kept"]) > 10
 
 
 def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
     blocks = re.findall(r"^```(sh|)\n(.*?)^```$", walk, re.DOTALL | re.MULTILINE)
     assert [kind for kind, _ in blocks] == ["sh", ""] * 2
     around = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "160"}
-    for (_, commands), (_, shown) in zip(blocks[::2], blocks[1::2], strict=True):
+    for (_, commands), (_, output) in zip(blocks[::2], blocks[1::2], strict=True):
         shell = ["bash", "-eo", "pipefail", "-c", commands]
         done = subprocess.run(shell, cwd=tmp_path, env=environment(around), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         printed = {line.rstrip() for line in done.stdout.splitlines()}
-        assert {line for line in shown.splitlines() if line not in printed} == set(), done.stdout
+        assert {line for line in output.splitlines() if line not in printed} == set(), done.stdout
 
 
 def test_a_late_exposure_is_refused_and_its_lists_have_no_variant(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ START_MS, DAY_MS = 1_772_323_200_000, 86_400_000
 
 def events(days: int = 3, lists: int = 100) -> list[Event]:
     """Lists of three items on several days, with a click on the second item of each."""
-    found: list[Event] = []
+    written: list[Event] = []
     for number in range(days * lists):
         ts, user = START_MS + number * DAY_MS // lists, f"u{number % 60}"
         impression = {"type": "impression", "impression_id": f"r{number}", "user_id": user, "ts": ts, "items": ["a", "b", "c"]}
         click = {"type": "feedback", "impression_id": f"r{number}", "user_id": user, "ts": ts + 5_000, "item_id": "b", "action": "click"}
-        found += [impression, click]
-    return found
+        written += [impression, click]
+    return written
 
 
 EVENTS = events()
@@ -148,22 +148,22 @@ def test_a_pipe_gets_the_panes_of_the_sorted_events_once(tmp_path: Path) -> None
     (tmp_path / "export").write_bytes(FORMS["lines"](sorted(EVENTS, key=ORDERS["shuffled"])))
     _, panes, _ = replayed(tmp_path, tmp_path / "export")
     os.mkfifo(tmp_path / "pipe")
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_bytes()))
+    reports: list[bytes] = []
+    reader = threading.Thread(target=lambda: reports.append((tmp_path / "pipe").read_bytes()))
     reader.start()
     words = [*COMMAND, "replay", str(tmp_path / "export"), "--panes", str(tmp_path / "pipe"), "--quiet"]
     subprocess.run(words, env=environment(), check=True, capture_output=True)
     reader.join()
-    assert found == [panes]
+    assert reports == [panes]
 
 
 def test_times_in_seconds_among_others_in_milliseconds_have_no_order(tmp_path: Path) -> None:
     start, of_user, path = 1_772_366_400, {"item_id": "a", "action": "click"}, tmp_path / "mixed"
-    shown = [
+    impressions = [
         {"type": "impression", "user_id": f"u{n}", "ts": 1_000 * (start + n), "impression_id": f"r{n}", "items": ["a"]} for n in range(200)
     ]
     clicked = [{"type": "feedback", "user_id": f"u{n}", "ts": start + n, **of_user} for n in range(200)]
-    path.write_text("".join(json.dumps(event) + "\n" for pair in zip(shown, clicked, strict=True) for event in pair))
+    path.write_text("".join(json.dumps(event) + "\n" for pair in zip(impressions, clicked, strict=True) for event in pair))
     report, _, printed = replayed(tmp_path, path)
     assert report["sorted_inputs"] == []
     assert "They are dated 1970-01-21 12:" in printed

@@ -128,8 +128,8 @@ def test_a_second_page_keeps_its_places(tmp_path: Path) -> None:
     for positions, values in (("absolute", [0, 1 / math.log2(12), 1 / 11, 0, None, 1 / 3]), ("order", [1, 1, 1, 1, 1 / 3, 1 / 3])):
         settings = ("--set", f"events.positions={positions}", "--set", "metrics.cutoffs=10,20")
         assert called("replay", file, *settings, "--report", report).returncode == 0
-        found = json.loads(report.read_bytes())["totals"][0]["values"]
-        assert [found.get(name) for name in names] == [value if value is None else pytest.approx(value, abs=1e-12) for value in values]
+        totals = json.loads(report.read_bytes())["totals"][0]["values"]
+        assert [totals.get(name) for name in names] == [value if value is None else pytest.approx(value, abs=1e-12) for value in values]
 
 
 class TestTopicsOfFiles:
@@ -178,11 +178,11 @@ def test_pages_of_one_list(tmp_path: Path, config: Path, pages: list[dict[str, A
 
 
 def test_events_of_another_form_give_the_numbers_of_the_native_events(tmp_path: Path) -> None:
-    native, own = tmp_path / "native.ndjson", tmp_path / "own.ndjson"
+    native, foreign = tmp_path / "native.ndjson", tmp_path / "own.ndjson"
     assert (
         called("simulate", "--out", native, "--minutes", "5", "--variant", "control=0.5", "--variant", "treatment=0.5:0.7").returncode == 0
     )
-    with own.open("w") as file:
+    with foreign.open("w") as file:
         for event in map(json.loads, native.read_text().splitlines()):
             renamed = {f"our_{name}": value for name, value in event.items()}
             file.write(json.dumps(renamed | ({"our_items": [{"sku": item} for item in event["items"]]} if "items" in event else {})) + "\n")
@@ -195,7 +195,7 @@ def read(record):
 """)
     reports = [tmp_path / "native.json", tmp_path / "own.json"]
     assert called("replay", native, "--report", reports[0]).returncode == 0
-    assert called("replay", own, "--set", f"events.reader={tmp_path}/reader.py:read", "--report", reports[1]).returncode == 0
+    assert called("replay", foreign, "--set", f"events.reader={tmp_path}/reader.py:read", "--report", reports[1]).returncode == 0
     native_report, own_report = [json.loads(report.read_bytes()) for report in reports]
     assert own_report["totals"] == native_report["totals"]
     assert own_report["windows"] == native_report["windows"]

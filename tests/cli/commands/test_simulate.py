@@ -47,11 +47,11 @@ def test_events_go_to_standard_output_and_the_summary_to_standard_error(tmp_path
 
 
 def test_two_files_get_impressions_and_feedback(tmp_path: Path) -> None:
-    shown, done = tmp_path / "shown", tmp_path / "done"
-    result = CliRunner().invoke(main, ["simulate", "--out", str(shown), "--out", str(done), "--minutes", "2"])
+    printed, done = tmp_path / "shown", tmp_path / "done"
+    result = CliRunner().invoke(main, ["simulate", "--out", str(printed), "--out", str(done), "--minutes", "2"])
     assert result.exit_code == 0
     together = events(simulated(tmp_path / "both", "--minutes", "2"))
-    assert events(shown.read_bytes()) == [event for event in together if event["type"] == "impression"] != []
+    assert events(printed.read_bytes()) == [event for event in together if event["type"] == "impression"] != []
     assert events(done.read_bytes()) == [event for event in together if event["type"] == "feedback"] != []
 
 

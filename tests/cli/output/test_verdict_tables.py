@@ -42,8 +42,8 @@ def test_a_few_variants_say_what_they_need_and_the_others_are_counted(treatments
     assert rest is None or summary[-1] == f"{'':<10}{rest} more users: streammetrics report --all"
     whole = read_report(plain(lines), "here")
     for all_measures, count in ((False, len(summary)), (True, treatments)):
-        shown = [line.plain for line in verdict_lines(whole, all_measures) if isinstance(line, Text)]
-        assert len(lines_about_users(shown)) == count
+        printed_lines = [line.plain for line in verdict_lines(whole, all_measures) if isinstance(line, Text)]
+        assert len(lines_about_users(printed_lines)) == count
 
 
 def test_an_experiment_without_a_comparison_has_no_table_of_measures() -> None:

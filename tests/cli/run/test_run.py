@@ -21,8 +21,8 @@ class Clock(Now):
 
 
 def test_a_wait_is_logged_once_with_an_example_and_so_is_its_end() -> None:
-    clock, shown = Clock(1_000.0), list[Report]()
-    lines = FirstEventsLog(FirstEvents(("impressions",)), clock, lambda report, history: shown.append(report))
+    clock, reports = Clock(1_000.0), list[Report]()
+    lines = FirstEventsLog(FirstEvents(("impressions",)), clock, lambda report, history: reports.append(report))
     nothing, numbers = Pipeline().report(), two_variants().report()
     with capture_logs() as logged:
         lines.on_report(nothing, History())
@@ -38,7 +38,7 @@ def test_a_wait_is_logged_once_with_an_example_and_so_is_its_end() -> None:
         "the first events have come",
     ]
     assert EXAMPLES[0] in logged[0]["example"]
-    assert shown == [nothing, nothing, nothing, nothing, numbers, numbers]
+    assert reports == [nothing, nothing, nothing, nothing, numbers, numbers]
 
 
 def test_events_at_once_are_not_logged() -> None:

@@ -452,11 +452,11 @@ def test_records_come_by_time_then_by_number(
         path = sort_records(records, folder)
     assert list(folder.iterdir()) == [path], "only the result is left"
     reader = SortedReader("events", SortedFile(path, {3: 99}, len(records)))
-    found: list[InputRecord] = []
+    read_records: list[InputRecord] = []
     while not reader.ended:
-        found += reader.take(count)
+        read_records += reader.take(count)
     reader.close()
-    assert found == [InputRecord(number, -1, value) for _, number, value in sorted(records)]
+    assert read_records == [InputRecord(number, -1, value) for _, number, value in sorted(records)]
     assert (reader.cut, reader.bytes_read) == ({3: 99}, reader.bytes_total)
 
 

@@ -49,8 +49,8 @@ class TestQuota:
 
     def test_a_quota_is_new_once_a_minute_without_one_has_passed(self) -> None:
         monitor = LivenessMonitor(0.0)
-        found = [monitor.held_back(now, 2.0) for now in (0.0, 1.0, 2.0 + QUOTA_SECONDS, 5.0 + 2 * QUOTA_SECONDS)]
-        assert found == [True, False, False, True]
+        held_back = [monitor.held_back(now, 2.0) for now in (0.0, 1.0, 2.0 + QUOTA_SECONDS, 5.0 + 2 * QUOTA_SECONDS)]
+        assert held_back == [True, False, False, True]
         assert [monitor.has_quota(7.0 + 2 * QUOTA_SECONDS + later) for later in (0.0, QUOTA_SECONDS, QUOTA_SECONDS + 0.1)] == [
             True,
             True,

@@ -55,9 +55,9 @@ class TestCheck:
     def test_unchanged_metadata_is_accepted(self) -> None:
         identity().check(Cluster(), 0.0)
 
-    @pytest.mark.parametrize(("known", "current"), [("", "id-2"), ("id-1", None), ("id-1", "00000000-0000-0000-0000-000000000000")])
-    def test_an_unknown_id_is_not_compared(self, known: str, current: str | None) -> None:
-        identity(known).check(Cluster(topic_id=current), 0.0)
+    @pytest.mark.parametrize(("stored_id", "current"), [("", "id-2"), ("id-1", None), ("id-1", "00000000-0000-0000-0000-000000000000")])
+    def test_an_unknown_id_is_not_compared(self, stored_id: str, current: str | None) -> None:
+        identity(stored_id).check(Cluster(topic_id=current), 0.0)
 
     def test_another_id_is_refused(self) -> None:
         with pytest.raises(StateError, match=r"created again \(its id was id-1, now it is id-2\).*start again with a new redis\.namespace"):
@@ -153,12 +153,12 @@ class Client:
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         self._receive("offsets_for_times")
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = dict.fromkeys(times)
+        offsets: dict[TopicPartition, OffsetAndTimestamp | None] = dict.fromkeys(times)
         for place, since in times.items():
             for offset, stamp in reversed(self._logs[Input(*place)].items()):
                 if stamp >= since:
-                    found[place] = OffsetAndTimestamp(offset, stamp, -1)
-        return found
+                    offsets[place] = OffsetAndTimestamp(offset, stamp, -1)
+        return offsets
 
     def committed(self, place: TopicPartition, timeout_ms: int) -> int | None:
         self._receive("committed")
@@ -184,11 +184,11 @@ def start_offsets(start: Any = "earliest", skip: Sequence[str] = ()) -> StartOff
 
 class TestOffsets:
     @pytest.mark.parametrize(
-        ("start", "shown", "clicked"), [("earliest", 10, 20), ("latest", 14, 22), (TIME_MS, 12, 22), (TIME_MS - 1, 11, 21)]
+        ("start", "list_offset", "click_offset"), [("earliest", 10, 20), ("latest", 14, 22), (TIME_MS, 12, 22), (TIME_MS - 1, 11, 21)]
     )
-    def test_without_stored_offsets_the_setting_decides(self, start: Any, shown: int, clicked: int) -> None:
+    def test_without_stored_offsets_the_setting_decides(self, start: Any, list_offset: int, click_offset: int) -> None:
         offsets = start_offsets(start).find(Client(LOGS), TASK, {}, TASK)
-        assert offsets == {SHOWN: StartOffset(shown, end=14), CLICKED: StartOffset(clicked, end=22)}
+        assert offsets == {SHOWN: StartOffset(list_offset, end=14), CLICKED: StartOffset(click_offset, end=22)}
 
     @pytest.mark.parametrize("start", ["earliest", "latest", TIME_MS])
     def test_a_stored_offset_overrides_the_setting(self, start: Any) -> None:
@@ -238,36 +238,36 @@ class TestSkippedRecords:
 
 class TestRequests:
     def test_tasks_granted_together_share_one_request(self) -> None:
-        client, found = Client(LOGS), start_offsets()
-        found.find(client, TASK, {}, (*TASK, *OTHER_TASK))
-        assert found.find(client, OTHER_TASK, {}, OTHER_TASK) == dict.fromkeys(OTHER_TASK, StartOffset(0, end=1))
+        client, starts = Client(LOGS), start_offsets()
+        starts.find(client, TASK, {}, (*TASK, *OTHER_TASK))
+        assert starts.find(client, OTHER_TASK, {}, OTHER_TASK) == dict.fromkeys(OTHER_TASK, StartOffset(0, end=1))
         assert client.requests == [{*TASK, *OTHER_TASK}]
 
     def test_a_task_that_starts_again_causes_another_request(self) -> None:
-        client, found = Client(LOGS), start_offsets()
+        client, starts = Client(LOGS), start_offsets()
         for _ in range(2):
-            found.find(client, TASK, {}, TASK)
+            starts.find(client, TASK, {}, TASK)
         assert client.requests == [set(TASK)] * 2
 
     def test_answers_are_forgotten_when_tasks_change_hands(self) -> None:
-        client, found = Client(LOGS), start_offsets()
-        found.find(client, TASK, {}, (*TASK, *OTHER_TASK))
-        found.forget()
-        found.find(client, OTHER_TASK, {}, OTHER_TASK)
+        client, starts = Client(LOGS), start_offsets()
+        starts.find(client, TASK, {}, (*TASK, *OTHER_TASK))
+        starts.forget()
+        starts.find(client, OTHER_TASK, {}, OTHER_TASK)
         assert client.requests == [{*TASK, *OTHER_TASK}, set(OTHER_TASK)]
 
     def test_bounds_are_requested_again_before_an_offset_is_refused(self) -> None:
         logs = {place: dict(log) for place, log in LOGS.items()}
-        client, found = Client(logs), start_offsets()
-        found.find(client, TASK, {}, (*TASK, *OTHER_TASK))
+        client, starts = Client(logs), start_offsets()
+        starts.find(client, TASK, {}, (*TASK, *OTHER_TASK))
         logs[OTHER_SHOWN] |= log_of(1, TIME_MS, TIME_MS)
-        assert found.find(client, OTHER_TASK, {OTHER_SHOWN: 2}, OTHER_TASK) == {
+        assert starts.find(client, OTHER_TASK, {OTHER_SHOWN: 2}, OTHER_TASK) == {
             OTHER_SHOWN: StartOffset(2, end=3),
             OTHER_CLICKED: StartOffset(0, end=1),
         }
         assert client.requests == [{*TASK, *OTHER_TASK}, set(OTHER_TASK)]
         with pytest.raises(StateError, match="ends at 3, 1 record before the stored offset"):
-            found.find(client, OTHER_TASK, {OTHER_SHOWN: 4}, OTHER_TASK)
+            starts.find(client, OTHER_TASK, {OTHER_SHOWN: 4}, OTHER_TASK)
 
     @pytest.mark.parametrize(
         ("silent", "message"),

@@ -146,8 +146,10 @@ def test_quality_changes_the_order_of_lists_only() -> None:
 
 def test_click_ndcg_grows_with_quality() -> None:
     """Over the same lists of twenty minutes, neighbouring qualities are five standard errors apart."""
-    found = [ndcg_by_list(with_quality(q), minutes) for q, minutes in ((0.3, 20), (0.7, 20), (0.85, 60), (1.0, 60), (1.5, 20))]
-    means = [sum(values[name] for name in found[0]) for values in found]
+    scores_of_qualities = [
+        ndcg_by_list(with_quality(q), minutes) for q, minutes in ((0.3, 20), (0.7, 20), (0.85, 60), (1.0, 60), (1.5, 20))
+    ]
+    means = [sum(values[name] for name in scores_of_qualities[0]) for values in scores_of_qualities]
     assert means == sorted(set(means))
 
 
@@ -196,8 +198,8 @@ def test_a_ramp_moves_users_from_the_first_variant_to_the_second_at_its_time() -
     users = [f"u{number}" for number in range(20_000)]
     before, after = ([variant_of(traffic, user, traffic.start_ms + at) for user in users] for at in (59_999, 60_000))
     assert [variant_of(traffic, user) for user in users] == before
-    for found, shares in ((before, (0.8, 0.1, 0.05)), (after, (0.4, 0.5, 0.05))):
-        counts = Counter(label.name for label in found if label is not None)
+    for labels, shares in ((before, (0.8, 0.1, 0.05)), (after, (0.4, 0.5, 0.05))):
+        counts = Counter(label.name for label in labels if label is not None)
         for variant, share in zip(variants, shares, strict=True):
             assert_share(counts[variant.name], len(users), share)
     moved = {(one and one.name, other and other.name) for one, other in zip(before, after, strict=True) if one != other}
@@ -250,7 +252,7 @@ def test_a_regression_lowers_click_ndcg_of_its_variant_only() -> None:
     values: dict[tuple[str, bool], list[float]] = defaultdict(list)
     for impression, clicked in watched_lists(traffic).values():
         values[impression.experiments[0][1], impression.ts >= START_MS + HOUR_MS // 2].append(click_ndcg(clicked))
-    means = {name: mean_and_error(found) for name, found in values.items()}
+    means = {name: mean_and_error(scores) for name, scores in values.items()}
     for variant, has_dropped in (("control", False), ("treatment", True)):
         (before, error_before), (after, error_after) = means[variant, False], means[variant, True]
         assert (before - after > 3 * math.hypot(error_before, error_after)) == has_dropped

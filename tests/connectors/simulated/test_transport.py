@@ -217,7 +217,7 @@ def test_records_go_to_their_topics() -> None:
 def test_item_ids_of_35_characters_give_records_of_about_353_bytes() -> None:
     records = list(generate(Traffic(item_id_chars=35, impressions_per_second=2.0), until_ms=START_MS + HOUR_MS))
     items = [event.items if isinstance(event, Impression) else (event.item_id,) for event in events(records)]
-    assert {len(item) for shown in items for item in shown} == {35}
+    assert {len(item) for item_ids in items for item in item_ids} == {35}
     mean = sum(len(record.value) for record in records) / len(records)
     step = sum(map(len, items)) / len(records)
     assert abs(mean - 353) < step / 2

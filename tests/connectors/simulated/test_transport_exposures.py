@@ -28,21 +28,21 @@ def contents(traffic: Traffic, span_ms: int = MINUTES_MS) -> list[dict[str, Any]
     return [json.loads(record.value) for record in generate(traffic, until_ms=START_MS + span_ms)]
 
 
-def of_type(found: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
-    return [event for event in found if event["type"] in types]
+def of_type(events: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] in types]
 
 
 def by_user(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found = defaultdict(list)
+    events_by_user = defaultdict(list)
     for event in events:
-        found[event["user_id"]].append(event)
-    return found
+        events_by_user[event["user_id"]].append(event)
+    return events_by_user
 
 
 def variant_by_the_rule(exposures: list[dict[str, Any]], ts: int) -> str | None:
     """The variant of the latest of a user's exposures at or before a time."""
-    known = [(exposure["ts"], exposure["variant"]) for exposure in exposures if exposure["ts"] <= ts]
-    return max(known)[1] if known else None
+    exposures_before = [(exposure["ts"], exposure["variant"]) for exposure in exposures if exposure["ts"] <= ts]
+    return max(exposures_before)[1] if exposures_before else None
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_lists_lose_their_labels_and_nothing_else_changes(changes: dict[str, Any
 
     def others(traffic: Traffic, *, labels: bool) -> list[tuple[bytes, int, object]]:
         """All records but exposures, in order of arrival, without labels. Of malformed ones, the bytes may have a label in them."""
-        found = []
+        events = []
         for record in generate(traffic, until_ms=START_MS + MINUTES_MS):
             if record.topic != "exposures":
                 event = json.loads(record.value) if is_good(record) else {}
                 assert labels or "experiments" not in event
-                found.append((record.key, record.ts, event | {"experiments": None}))
-        return found
+                events.append((record.key, record.ts, event | {"experiments": None}))
+        return events
 
     assert others(traffic, labels=False) == others(replace(traffic, exposures=False), labels=True)
 

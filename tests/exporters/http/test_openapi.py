@@ -32,8 +32,8 @@ def base(story: tuple[Story, list[Report]]) -> Iterator[str]:
     answers = story[0].answers()
     whole = experiment({"control": 0.5, "treatment": 0.45, "interleaved": 0.5}, name="whole", whole=True)
     for report in story[1][-3:]:
-        shown = with_experiments(report, *report.experiments, whole)
-        answers.show(shown, History().add(report.entered_ms or 0, shown.experiments))
+        whole_report = with_experiments(report, *report.experiments, whole)
+        answers.show(whole_report, History().add(report.entered_ms or 0, whole_report.experiments))
     with served(answers) as port:
         yield port
 

@@ -106,9 +106,12 @@ def test_later_ends_are_dropped_when_event_time_goes_back() -> None:
 
 def test_windows_without_an_end_give_no_points() -> None:
     recent = RecentPoints(METRICS)
-    found = report(START_MS, a=10)
+    first_report = report(START_MS, a=10)
     recent.add_report(
-        replace(found, windows=(replace(found.windows[0], end_ms=None, groups=()), replace(found.windows[1], complete=False)))
+        replace(
+            first_report,
+            windows=(replace(first_report.windows[0], end_ms=None, groups=()), replace(first_report.windows[1], complete=False)),
+        )
     )
     assert [window["ends_ms"] for window in plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]] == [[], []]
 

@@ -54,9 +54,9 @@ def test_the_begin_of_the_running_step_can_be_said() -> None:
 
     answers = gate_answers(START_MS)
     answers.show(replace(report_at(START_MS), since=since))
-    found = ask(answers, "good?since=2024-11-21T11:00:00%2B01:00")[1]
+    document = ask(answers, "good?since=2024-11-21T11:00:00%2B01:00")[1]
     assert asked == [("good", "start", 1_732_183_200_000)]
-    assert (found["gate"], found["step_ms"]) == ("fail", 1_732_183_200_000)
+    assert (document["gate"], document["step_ms"]) == ("fail", 1_732_183_200_000)
     assert ask(answers, "good")[1]["gate"] == "pass"
     ask(answers, "good?since=40m")
     assert asked[1] == ("good", "start", START_MS - 40 * MINUTE_MS)
@@ -105,9 +105,9 @@ def test_a_report_that_was_read_long_ago_never_passes_and_says_why() -> None:
     assert ask(answers, "good")[1]["gate"] == "pass"
     clock.seconds += 1
     status.publish_trouble = Trouble(clock.seconds - 60, 4, "Redis at cache:6379 is gone")
-    found = ask(answers, "good")[1]
-    assert found["gate"] == "wait"
-    assert found["reason"].startswith("the committed state was last read 2 min ago: Redis at cache:6379 is gone (for 60 s, 4 tries)")
+    document = ask(answers, "good")[1]
+    assert document["gate"] == "wait"
+    assert document["reason"].startswith("the committed state was last read 2 min ago: Redis at cache:6379 is gone (for 60 s, 4 tries)")
     assert ask(answers, "bad")[1]["gate"] == "fail"
 
 

@@ -365,8 +365,8 @@ class TestTags:
             first = port.ask(path)
             assert first.status == 200
             tag = first.headers["etag"]
-            for known in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
-                again = port.ask(path, headers={"If-None-Match": known})
+            for etag in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
+                again = port.ask(path, headers={"If-None-Match": etag})
                 assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
                 for name in ("cache-control", "content-security-policy"):
                     assert again.headers[name] == first.headers[name]
@@ -375,8 +375,8 @@ class TestTags:
     def test_other_tags_get_the_whole_content(self, port: Port) -> None:
         port.show()
         whole = port.ask("/api/report").body
-        for known in ('"other"', "", "nonsense", "\xff", '""'):
-            assert port.ask("/api/report", headers={"If-None-Match": known}).body == whole
+        for etag in ('"other"', "", "nonsense", "\xff", '""'):
+            assert port.ask("/api/report", headers={"If-None-Match": etag}).body == whole
 
     def test_a_new_history_of_the_same_report_is_served(self, port: Port) -> None:
         report = port.pipeline.report()
@@ -452,7 +452,7 @@ class TestManners:
     def test_an_unknown_path_gets_404_with_the_list_of_paths(self, still_port: Port, path: str) -> None:
         answer = still_port.ask(path)
         assert (answer.status, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
-        assert all(known in answer.text for known in ("/metrics", "/healthz", "/readyz", "/api/report"))
+        assert all(path in answer.text for path in ("/metrics", "/healthz", "/readyz", "/api/report"))
 
     @pytest.mark.parametrize("path", PATHS)
     def test_head_is_get_without_the_body(self, still_port: Port, path: str) -> None:

@@ -41,23 +41,23 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def samples(exposition: Exposition, accept: str = "") -> Samples:
     """Return every sample of streammetrics by name and labels. A duplicate sample is an error."""
     page = exposition.page(accept)[0].decode()
-    found: Samples = {}
+    series_values: Samples = {}
     for family in (parse_openmetrics if accept == OPENMETRICS else parse_text)(page):
         for sample in family.samples:
             if sample.name.startswith("streammetrics_"):
                 key = sample.name, frozenset(sample.labels.items())
-                assert key not in found
-                found[key] = sample.value
-    return found
+                assert key not in series_values
+                series_values[key] = sample.value
+    return series_values
 
 
-def named(found: Samples, name: str) -> list[tuple[dict[str, str], float]]:
+def named(series_values: Samples, name: str) -> list[tuple[dict[str, str], float]]:
     """Return the samples of a name as (labels, value)."""
-    return [(dict(labels), value) for (series, labels), value in found.items() if series == f"streammetrics_{name}"]
+    return [(dict(labels), value) for (series, labels), value in series_values.items() if series == f"streammetrics_{name}"]
 
 
-def value(found: Samples, name: str, **labels: str) -> float:
-    return found[f"streammetrics_{name}", frozenset(labels.items())]
+def value(series_values: Samples, name: str, **labels: str) -> float:
+    return series_values[f"streammetrics_{name}", frozenset(labels.items())]
 
 
 def busy_status() -> ProcessStatus:
@@ -366,17 +366,17 @@ class TestLife:
         collected, all_ask = [], threading.Barrier(4)
         collect = exposition._collect
 
-        def counted(shown: Report) -> object:
-            collected.append(shown)
-            return collect(shown)
+        def counted(report: Report) -> object:
+            collected.append(report)
+            return collect(report)
 
         monkeypatch.setattr(exposition, "_collect", counted)
         exposition.show(report)
-        found: list[Samples] = []
+        answers: list[Samples] = []
 
         def ask() -> None:
             all_ask.wait()
-            found.append(samples(exposition))
+            answers.append(samples(exposition))
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
@@ -384,8 +384,8 @@ class TestLife:
         for thread in threads:
             thread.join()
         assert collected == [report]
-        assert len(found) == 4
-        assert all(text == found[0] for text in found)
+        assert len(answers) == 4
+        assert all(text == answers[0] for text in answers)
 
     def test_the_process_status_is_current_without_a_new_report(self, pipeline: Pipeline) -> None:
         status = ProcessStatus()
@@ -446,10 +446,10 @@ def with_every_series(pipeline: Pipeline) -> Report:
 
 class TestExperiments:
     def test_every_row_of_an_experiment_has_a_series(self, pipeline: Pipeline) -> None:
-        exposition, found = pipeline.exposition(), ranker()
-        exposition.show(with_experiments(pipeline.report(), found))
+        exposition, experiment = pipeline.exposition(), ranker()
+        exposition.show(with_experiments(pipeline.report(), experiment))
         on_page = samples(exposition)
-        rows = list(measure_rows(found))
+        rows = list(measure_rows(experiment))
         assert {row.series for row in rows} == {
             series.name.removeprefix("streammetrics_experiment_")
             for series in TABLE
@@ -467,10 +467,10 @@ class TestExperiments:
         assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
 
     def test_every_row_of_a_preference_has_a_series(self, pipeline: Pipeline) -> None:
-        exposition, found = pipeline.exposition(), ranker()
-        exposition.show(with_experiments(pipeline.report(), found))
+        exposition, experiment = pipeline.exposition(), ranker()
+        exposition.show(with_experiments(pipeline.report(), experiment))
         on_page = samples(exposition)
-        rows = list(preference_rows(found))
+        rows = list(preference_rows(experiment))
         for row in rows:
             labels = row._asdict()
             name, number = f"interleaving_{labels.pop('series')}", labels.pop("value")
@@ -478,10 +478,10 @@ class TestExperiments:
         assert len([key for key in on_page if "team" in dict(key[1])]) == len(rows) == 6
 
     def test_teams_over_the_limit_are_counted_and_are_not_variants(self) -> None:
-        found = replace(ranker(), preferences=tuple(replace(preference, team="zebra") for preference in ranker().preferences))
+        experiment = replace(ranker(), preferences=tuple(replace(preference, team="zebra") for preference in ranker().preferences))
         for limit, shown_rows in ((3, 6), (2, 0)):
             exposition = Pipeline().exposition(label_values_max=limit)
-            exposition.show(with_experiments(experiments("ranker"), found))
+            exposition.show(with_experiments(experiments("ranker"), experiment))
             on_page = samples(exposition)
             assert len([key for key in on_page if "team" in dict(key[1])]) == shown_rows
             assert value(on_page, "series_folded_total") == 6 - shown_rows
@@ -496,9 +496,9 @@ class TestExperiments:
     def test_an_experiment_over_the_limit_is_left_out_and_counted(self) -> None:
         first, second = ranker("a"), ranker("b")
         folded = []
-        for found in ((first,), (first, second)):
+        for interleaved in ((first,), (first, second)):
             exposition = Pipeline().exposition(label_values_max=2)
-            exposition.show(with_experiments(experiments("a", "x", "y"), *found))
+            exposition.show(with_experiments(experiments("a", "x", "y"), *interleaved))
             on_page = samples(exposition)
             assert {labels["experiment"] for labels, _ in named(on_page, "experiment_verdict")} == {"a"}
             folded.append(value(on_page, "series_folded_total"))

@@ -52,7 +52,7 @@ def groups(*experiments: str) -> list[Group]:
 
 def own_names(names: LabelNames, live: list[Group], resting: list[Group] | None = None) -> set[str]:
     """Return the experiments that keep their own name."""
-    return {group.experiment for group, shown in names.assign(live, resting or []).items() if group.experiment and not shown.is_folded}
+    return {group.experiment for group, labels in names.assign(live, resting or []).items() if group.experiment and not labels.is_folded}
 
 
 class TestLabelNames:
@@ -89,7 +89,7 @@ class TestLabelNames:
 
     def test_segments_are_limited(self) -> None:
         groups = LabelNames(1).assign([Group("", "", "s", "x"), Group("", "", "s", "y")], [])
-        assert [shown.segments for shown in groups.values()] == ["s=x", OTHER]
+        assert [labels.segments for labels in groups.values()] == ["s=x", OTHER]
 
     def test_of_two_segments_with_one_text_the_first_keeps_it(self) -> None:
         early, late = Group("", "", "s=x", "y"), Group("", "", "s", "x=y")

@@ -30,8 +30,8 @@ def values(collector: ProcessGroupCollector | ProcessCollector) -> dict[str, flo
 
 
 def test_without_worker_processes_the_series_are_those_of_the_client_library() -> None:
-    own, stock = (list(collector.collect()) for collector in (ProcessGroupCollector(), ProcessCollector(registry=None)))
-    assert [(family.name, family.type, family.documentation) for family in own] == [
+    families, stock = (list(collector.collect()) for collector in (ProcessGroupCollector(), ProcessCollector(registry=None)))
+    assert [(family.name, family.type, family.documentation) for family in families] == [
         (family.name, family.type, family.documentation) for family in stock
     ]
 

@@ -20,26 +20,26 @@ from tests.support.page_story import (
 
 class TestChoices:
     def test_a_choice_changes_the_numbers_and_stays_in_the_address(self, visit: Open, still: Served) -> None:
-        found, report = visit(still.base), fetched(still.base)
-        found.choose("Window", "5 minutes")
-        found.choose("Metric", "MRR")
-        found.choose("Cut-off", "first 2")
-        found.choose("Lists", "with feedback")
+        page_visit, report = visit(still.base), fetched(still.base)
+        page_visit.choose("Window", "5 minutes")
+        page_visit.choose("Metric", "MRR")
+        page_visit.choose("Cut-off", "first 2")
+        page_visit.choose("Lists", "with feedback")
         values = group(report, "live", "control", window_ms=5 * MINUTE_MS)
         cell = f"{values['values_with_feedback']['mrr@2']:.4f}{values['lists_with_feedback']} lists"
-        expect(found.cell("Live", "control")).to_have_text(cell)
-        assert found.page.url.endswith("/?window=5m&metric=mrr&k=2&lists=with_feedback")
-        found.page.reload()
-        expect(found.cell("Live", "control")).to_have_text(cell)
-        expect(found.page.get_by_label("Metric", exact=True)).to_have_value("mrr")
-        expect(found.section(EXPERIMENT).locator("figcaption").last).to_have_text("MRR@2 over the last 5 minutes")
+        expect(page_visit.cell("Live", "control")).to_have_text(cell)
+        assert page_visit.page.url.endswith("/?window=5m&metric=mrr&k=2&lists=with_feedback")
+        page_visit.page.reload()
+        expect(page_visit.cell("Live", "control")).to_have_text(cell)
+        expect(page_visit.page.get_by_label("Metric", exact=True)).to_have_value("mrr")
+        expect(page_visit.section(EXPERIMENT).locator("figcaption").last).to_have_text("MRR@2 over the last 5 minutes")
 
     def test_a_segment_can_be_chosen_and_the_statistics_cover_all_lists(self, visit: Open, still: Served) -> None:
-        found, report = visit(still.base), fetched(still.base)
-        found.choose("Segment", "surface=home")
+        page_visit, report = visit(still.base), fetched(still.base)
+        page_visit.choose("Segment", "surface=home")
         home = group(report, "final", "treatment", segments={"surface": "home"})
-        expect(found.cell("Final", "treatment").locator(".value")).to_have_text(f"{home['values']['ndcg@10']:.4f}")
-        expect(found.section(EXPERIMENT)).to_contain_text("Verdicts, means and users cover all lists, not only surface=home.")
+        expect(page_visit.cell("Final", "treatment").locator(".value")).to_have_text(f"{home['values']['ndcg@10']:.4f}")
+        expect(page_visit.section(EXPERIMENT)).to_contain_text("Verdicts, means and users cover all lists, not only surface=home.")
 
     def test_the_statistics_of_the_day_can_be_chosen(self, visit: Open, still: Served) -> None:
         page_visit = visit(still.base)

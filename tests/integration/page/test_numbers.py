@@ -39,49 +39,49 @@ from tests.support.page_story import (
 
 class TestNumbers:
     def test_values_equal_the_report_and_have_the_end_of_their_window(self, visit: Open, still: Served) -> None:
-        found, report = visit(still.base), fetched(still.base)
+        page_visit, report = visit(still.base), fetched(still.base)
         for view, head in (("final", "Final"), ("live", "Live")):
             ends = next(window["end_ms"] for window in report["windows"] if (window["window_ms"], window["view"]) == (HOUR_MS, view))
-            expect(found.head(head)).to_have_text(f"{head}? last hourto {clock(ends)}")
+            expect(page_visit.head(head)).to_have_text(f"{head}? last hourto {clock(ends)}")
             for variant in ("control", "treatment"):
                 values = group(report, view, variant)
-                expect(found.cell(head, variant)).to_have_text(f"{values['values']['ndcg@10']:.4f}{values['lists']} lists")
+                expect(page_visit.cell(head, variant)).to_have_text(f"{values['values']['ndcg@10']:.4f}{values['lists']} lists")
         everything = group(report, "final", "")
-        expect(found.cell("Final", "All traffic", section="All traffic").locator(".value")).to_have_text(
+        expect(page_visit.cell("Final", "All traffic", section="All traffic").locator(".value")).to_have_text(
             f"{everything['values']['ndcg@10']:.4f}"
         )
 
     def test_means_lifts_and_users_equal_the_report_with_their_time(self, visit: Open, still: Served) -> None:
-        found, report = visit(still.base), fetched(still.base)
+        page_visit, report = visit(still.base), fetched(still.base)
         (start,) = (experiment for experiment in report["experiments"] if experiment["scope"] == "start")
         treatment = next(variant for variant in start["variants"] if variant["variant"] == "treatment")
         measure = next(measure for measure in treatment["measures"] if (measure["metric"], measure["k"]) == ("ndcg", 10))
         lift, low, high = (f"{MINUS}{-100 * measure[name]:.1f}\u00a0%" for name in ("lift", "lift_lower", "lift_upper"))
-        expect(found.cell("Lift", "treatment")).to_have_text(f"{lift}{low} to {high}")
-        expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
-        table = found.section(EXPERIMENT).locator(".variants")
+        expect(page_visit.cell("Lift", "treatment")).to_have_text(f"{lift}{low} to {high}")
+        expect(page_visit.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
+        table = page_visit.section(EXPERIMENT).locator(".variants")
         expect(table.locator("caption")).to_have_text(
             f"Variants side by side, final lists since the start to {clock(report['experiments_entered_ms'])}"
         )
-        expect(found.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
+        expect(page_visit.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
         arms = ", ".join(f"{variant['variant']} {variant['users']:,}" for variant in start["variants"])
-        expect(found.section(EXPERIMENT).locator(".facts")).to_contain_text(
+        expect(page_visit.section(EXPERIMENT).locator(".facts")).to_contain_text(
             f"{sum(variant['users'] for variant in start['variants']):,} users: {arms}."
         )
-        found.page.get_by_text("Standard errors and effective users").click()
-        exact = found.section(EXPERIMENT).locator("details", has_text="Standard errors").locator("tbody tr", has_text="treatment")
+        page_visit.page.get_by_text("Standard errors and effective users").click()
+        exact = page_visit.section(EXPERIMENT).locator("details", has_text="Standard errors").locator("tbody tr", has_text="treatment")
         expect(exact.locator("td")).to_have_text(
             [f"{measure['error']:.4f}", f"{treatment['users']:,}", f"{treatment['effective_users']:,.0f}", "0.05\u00a0%"]
         )
 
     def test_users_of_the_window_have_their_hit_rate_and_their_own_end(self, visit: Open, still: Served) -> None:
-        found, report = visit(still.base), fetched(still.base)
+        page_visit, report = visit(still.base), fetched(still.base)
         (hour,) = (window for window in report["user_windows"] if window["window_ms"] == HOUR_MS)
         assert hour["end_ms"] < next(
             window["end_ms"] for window in report["windows"] if (window["window_ms"], window["view"]) == (HOUR_MS, "final")
         )
         for section, name, heads in ((EXPERIMENT, EXPERIMENT, ("control", "treatment")), ("All traffic", "", ("All traffic",))):
-            head = found.head("Users of", section=section)
+            head = page_visit.head("Users of", section=section)
             expect(head).to_have_text(f"Users of the last hourto {clock(hour['end_ms'])}")
             for variant in heads:
                 (reached,) = (
@@ -89,7 +89,7 @@ class TestNumbers:
                 )
                 assert 0 < reached["users_with_hit"]["user_hit_rate@10"] < reached["users"]
                 share = f"{100 * reached['values']['user_hit_rate@10']:.1f}\u00a0% with a hit in the first 10"
-                expect(found.cell("Users of", variant, section=section)).to_have_text(f"{reached['users']:,}{share}")
+                expect(page_visit.cell("Users of", variant, section=section)).to_have_text(f"{reached['users']:,}{share}")
 
     def test_users_of_a_window_are_shown_withheld_or_absent_as_in_the_report(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
@@ -131,15 +131,15 @@ class TestNumbers:
         expect(page_visit.cell("Lift", "interleaved")).to_have_text("both rankers in one list")
 
     def test_the_verdict_has_its_reason(self, visit: Open, still: Served) -> None:
-        found, report = visit(still.base), fetched(still.base)
+        page_visit, report = visit(still.base), fetched(still.base)
         verdict = report["experiments"][0]["verdict"]
         assert verdict["word"] == "regressed"
         assert verdict["reason"].startswith("treatment: ")
-        expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▼ Regressed")
-        expect(found.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(
+        expect(page_visit.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▼ Regressed")
+        expect(page_visit.section(EXPERIMENT).locator(".verdict .reason")).to_have_text(
             f"{verdict['reason']}.".replace("ndcg", "NDCG")
         )  # names keep their case
-        expect(found.cell("Verdict", "treatment")).to_have_text("▼ Regressed")
+        expect(page_visit.cell("Verdict", "treatment")).to_have_text("▼ Regressed")
 
     def test_a_reason_starts_with_a_capital_letter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         split = experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT, users={"control": 1_000, "treatment": 2_000})
@@ -174,7 +174,7 @@ class TestNumbers:
         page_visit = visit(still.base)
         asked = fetched(still.base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
         figure = page_visit.section(EXPERIMENT).locator("figure").filter(has_text="Lift of NDCG@10")
-        known = next(experiment for experiment in asked["experiments"] if experiment["scope"] == "start")
+        experiment_lines = next(experiment for experiment in asked["experiments"] if experiment["scope"] == "start")
         figure.get_by_text("Curves as numbers").click()
         count = lifts(still.base)
         expect(figure.locator("tbody tr")).to_have_count(count)
@@ -183,7 +183,7 @@ class TestNumbers:
         value, lower, upper = points["series"]
         assert [len([cell for cell in column if cell is not None]) for column in (value, lower, upper)] == [count] * 3
         assert all(low < middle < high for low, middle, high in zip(lower, value, upper, strict=True))
-        expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(known["ends_ms"][-1]))
+        expect(figure.locator("tbody tr").first.locator("th")).to_have_text(clock(experiment_lines["ends_ms"][-1]))
 
     def test_a_page_loads_missed_points_after_a_pause(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history

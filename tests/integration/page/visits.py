@@ -163,8 +163,8 @@ def fetched(base: str, path: str = "/api/report") -> Any:
 def lifts(base: str) -> int:
     """Count the recent lifts of NDCG@10 since the start on the server."""
     asked = fetched(base, f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10")
-    known = next(experiment for experiment in asked["experiments"] if experiment["scope"] == "start")
-    return sum(lift is not None for line in known["lines"] for lift in line["lift"])
+    experiment_lines = next(experiment for experiment in asked["experiments"] if experiment["scope"] == "start")
+    return sum(lift is not None for line in experiment_lines["lines"] for lift in line["lift"])
 
 
 def clock(ms: int) -> str:
@@ -182,11 +182,11 @@ def curves_are_drawn(page: Page, chart: str) -> None:
     wait_until(lambda: page.evaluate(CURVES, chart), what=f"{chart} has curves")
 
 
-def open_all(found: Visit) -> None:
+def open_all(page_visit: Visit) -> None:
     """Open all folded parts of the page."""
-    for summary in found.page.locator("summary").all():
+    for summary in page_visit.page.locator("summary").all():
         summary.click()
-    expect(found.page.locator("details:not([open])")).to_have_count(0)
+    expect(page_visit.page.locator("details:not([open])")).to_have_count(0)
 
 
 READ = """() => {

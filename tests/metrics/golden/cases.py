@@ -37,19 +37,19 @@ class Case:
         return [grade for item, grade in self.grades.items() if grade > 0 and item not in self.items]
 
 
-def graded(shown: Sequence[float | None], unseen: Sequence[float] = (), names: random.Random | None = None) -> Case:
+def graded(grades_by_rank: Sequence[float | None], unseen: Sequence[float] = (), names: random.Random | None = None) -> Case:
     """A case from grades in rank order (None: not judged). If `names` is given, it shuffles the ids."""
-    ids = [f"d{number:03d}" for number in range(len(shown) + len(unseen))]
+    ids = [f"d{number:03d}" for number in range(len(grades_by_rank) + len(unseen))]
     if names:
         names.shuffle(ids)
-    grades = {item: grade for item, grade in zip(ids, [*shown, *unseen], strict=True) if grade is not None}
-    return Case(tuple(ids[: len(shown)]), grades)
+    grades = {item: grade for item, grade in zip(ids, [*grades_by_rank, *unseen], strict=True) if grade is not None}
+    return Case(tuple(ids[: len(grades_by_rank)]), grades)
 
 
 def edges() -> list[Case]:
     """All lists of up to three items with four judgments, with and without unseen items; and lists as long as each cut-off +- 1."""
     cases = [
-        graded(shown, unseen) for size in range(4) for shown in product((None, 0, 1, 3), repeat=size) for unseen in ((), (1,), (2, 1, 1))
+        graded(grades, unseen) for size in range(4) for grades in product((None, 0, 1, 3), repeat=size) for unseen in ((), (1,), (2, 1, 1))
     ]
     for length in sorted({k + step for k in CUTOFFS for step in (-1, 0, 1)} - {0}):
         for unseen in ((), (1,) * length, (4, 0, 2)):
@@ -66,9 +66,9 @@ def at_random(count: int = RANDOM_LISTS, seed: int = SEED) -> list[Case]:
     for _ in range(count):
         top = draw.choice((1, 1, 2, 4))
         density = draw.choice((0.05, 0.2, 0.5, 0.9))
-        shown = [_judgment(draw, top, density) for _ in range(draw.choice((draw.randint(0, 12), draw.randint(0, 30))))]
+        grades = [_judgment(draw, top, density) for _ in range(draw.choice((draw.randint(0, 12), draw.randint(0, 30))))]
         unseen = [draw.randint(0, top) for _ in range(draw.choice((0, 0, 1, 5)))]
-        cases.append(graded(shown, unseen, draw))
+        cases.append(graded(grades, unseen, draw))
     return cases
 
 

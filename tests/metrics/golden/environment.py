@@ -49,10 +49,10 @@ def home() -> Path:
 
 def interpreter() -> Path:
     """The interpreter with the libraries. Raises EnvironmentMissing if the environment is missing or incomplete."""
-    found = home()
-    if not (found / "complete").exists():
-        raise EnvironmentMissing(f"{found} is missing or incomplete; run: make golden")
-    return found / "bin" / "python"
+    folder = home()
+    if not (folder / "complete").exists():
+        raise EnvironmentMissing(f"{folder} is missing or incomplete; run: make golden")
+    return folder / "bin" / "python"
 
 
 def make() -> None:

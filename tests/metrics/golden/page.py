@@ -62,8 +62,8 @@ SHOWN_FIELDS: Final = tuple(field.name for field in fields(Spec) if field.name !
 
 def blocks() -> dict[str, str]:
     """The text between each pair of markers."""
-    found = {library: _asked(library) for library in LIBRARIES}
-    return {"presets": _presets(), "ndcg": _table(NDCG, found), "map": _table(AVERAGE_PRECISION, found)}
+    answers_by_library = {library: _asked(library) for library in LIBRARIES}
+    return {"presets": _presets(), "ndcg": _table(NDCG, answers_by_library), "map": _table(AVERAGE_PRECISION, answers_by_library)}
 
 
 def filled(text: str, contents: Mapping[str, str]) -> str:
@@ -90,13 +90,13 @@ def _asked(library: str) -> Answers:
     return ask(library, lists, [K])
 
 
-def _table(rows: Sequence[Row], found: Mapping[str, Answers]) -> str:
+def _table(rows: Sequence[Row], answers_by_library: Mapping[str, Answers]) -> str:
     lines = [
         "| library | measure | " + " | ".join(f"`{name}`" for name in LISTS) + " | preset |",
         "|---" * 2 + "|--:" * len(LISTS) + "|---|",
     ]
     for library, shown_as, measure, made in rows:
-        values = zip(LISTS.values(), found[library][measure], strict=True)
+        values = zip(LISTS.values(), answers_by_library[library][measure], strict=True)
         cells = [_cell(value) + ("*" if case.unseen and library in NO_UNSEEN else "") for case, value in values]
         lines.append(f"| {library} | {shown_as} | {' | '.join(cells)} | {made if made.startswith('`') else f'`{made}`'} |")
     return "\n".join(lines) + "\n"

@@ -180,34 +180,34 @@ def test_fractional_grades_give_the_values_of_the_library(library: str, name: st
 
 
 def test_trec_eval_f1_covers_the_whole_list() -> None:
-    found = answers("trec_eval")["f1"]
+    values = answers("trec_eval")["f1"]
     for length in (3, 10):
         chosen = [at for at, case in enumerate(asked("trec_eval")) if len(case.items) == length and case.grades]
         cases = [asked("trec_eval")[at] for at in chosen]
         mine = _raw(evaluated(cases, preset("trec_eval"), [f"f1@{length}"]), f"f1@{length}")
-        assert np.abs(mine - np.array([found[at] for at in chosen])).max() <= EQUAL
+        assert np.abs(mine - np.array([values[at] for at in chosen])).max() <= EQUAL
 
 
 def test_trec_eval_skips_lists_without_judgments_and_we_count_them_as_0() -> None:
-    found = ask("trec_eval", [graded([None, None]), graded([None], [1])], [1])["ndcg@1"]
-    assert _silence(found[0]) == "nan"
-    assert found[1] == 0
+    values = ask("trec_eval", [graded([None, None]), graded([None], [1])], [1])["ndcg@1"]
+    assert _silence(values[0]) == "nan"
+    assert values[1] == 0
     assert evaluated([graded([None, None])], preset("trec_eval"), ["ndcg@1"]).means == {"ndcg@1": 0}
 
 
 def test_ranx_weighs_rbp_by_grades_and_we_count_relevant_items() -> None:
     binary, weighed = graded([1, 0, 1]), graded([2, 0, 1])
-    found = ask("ranx", [binary, weighed])["rbp"]
+    values = ask("ranx", [binary, weighed])["rbp"]
     mine = _raw(evaluated([binary, weighed], preset("ranx"), ["rbp"]), "rbp")
-    assert mine[0] == mine[1] == pytest.approx(found[0], abs=EQUAL)
-    assert found[1] == pytest.approx(0.2 * (2 + 0.8**2), abs=EQUAL)
+    assert mine[0] == mine[1] == pytest.approx(values[0], abs=EQUAL)
+    assert values[1] == pytest.approx(0.2 * (2 + 0.8**2), abs=EQUAL)
 
 
 def test_the_persistence_of_trec_eval_is_that_of_rbp_90_in_ranx() -> None:
     cases = [graded([draw, 0, 1, 0, draw], [1]) for draw in (0, 1)]
-    found = ask("ranx", cases)["rbp 90"]
+    values = ask("ranx", cases)["rbp 90"]
     mine = _raw(evaluated(cases, preset("trec_eval"), ["rbp"]), "rbp")
-    assert np.abs(mine - np.array(found)).max() <= EQUAL
+    assert np.abs(mine - np.array(values)).max() <= EQUAL
     assert mine[1] == pytest.approx(0.1 * (1 + 0.9**2 + 0.9**4), abs=EQUAL)
 
 
@@ -279,9 +279,9 @@ def test_rectools_divide_by_k_is_the_other_denominator_of_ap() -> None:
     spec = Spec(gain="binary", relevance_threshold=ANY_GRADE, ap_denominator="k", no_relevant="skip")
     mine = evaluated(asked("rectools"), spec, [f"map@{k}" for k in CUTOFFS])
     for k in CUTOFFS:
-        found = np.array(answers("rectools")[f"map@{k} divide_by_k"])
-        assert np.nanmax(np.abs(mine.values(f"map@{k}") - found)) <= EQUAL
-        assert np.array_equal(np.isnan(mine.values(f"map@{k}")), np.isnan(found))
+        values = np.array(answers("rectools")[f"map@{k} divide_by_k"])
+        assert np.nanmax(np.abs(mine.values(f"map@{k}") - values)) <= EQUAL
+        assert np.array_equal(np.isnan(mine.values(f"map@{k}")), np.isnan(values))
 
 
 def test_rectools_r_precision_has_a_divisor_that_no_spec_has() -> None:

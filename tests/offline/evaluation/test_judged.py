@@ -109,8 +109,8 @@ def test_grades_with_scores_are_ranked_by_score(lists: list[list[tuple[float, fl
 
 def test_relevant_items_may_be_a_set_or_a_sequence_or_have_grades() -> None:
     ways = [{"b", "z"}, ["b", "z"], {"b": 1, "z": 1}, np.array(["b", "z"])]
-    found = [facts(from_lists({"q": ["a", "b"]}, {"q": way})) for way in ways]
-    assert found == [{"q": (2, {1: 1.0}, [1.0])}] * len(ways)
+    facts_of_ways = [facts(from_lists({"q": ["a", "b"]}, {"q": way})) for way in ways]
+    assert facts_of_ways == [{"q": (2, {1: 1.0}, [1.0])}] * len(ways)
 
 
 def test_items_may_be_numbers() -> None:

@@ -27,21 +27,21 @@ WORDS = [word for key, value in GIVEN.items() for word in ("--set", f"{key}={','
 
 def of_lines(path: Path) -> dict[tuple[object, ...], int]:
     """The first sum of each metric in the lines of `replay --panes`."""
-    found = {}
+    tables = {}
     for line in map(json.loads, path.read_bytes().splitlines()):
         place = (line["pane_start_ms"], line["experiment"], line["variant"], *line["segments"].values(), line["view"])
-        found |= {(*place, metric): sums.get("sum_raw", sums.get("hits")) for metric, sums in line["metrics"].items()}
-    return found
+        tables |= {(*place, metric): sums.get("sum_raw", sums.get("hits")) for metric, sums in line["metrics"].items()}
+    return tables
 
 
 def of_rows(rows: list[dict[str, Any]]) -> dict[tuple[object, ...], int]:
     """The same from the table of panes."""
-    found = {}
+    tables = {}
     for row in rows:
         segments = [part.partition("=")[2] for part in row["segments"].split(",") if part]
         place = (row["pane_start_ms"], row["experiment"], row["variant"], *segments, row["view"])
-        found[*place, f"{row['metric']}@{row['k']}"] = row["numerator"]
-    return found
+        tables[*place, f"{row['metric']}@{row['k']}"] = row["numerator"]
+    return tables
 
 
 def test_a_replay_has_the_numbers_of_the_command(events: Path, result: ReplayTables, tmp_path: Path) -> None:

@@ -61,14 +61,14 @@ def test_the_end_of_a_log_has_the_snapshots_of_one_that_goes_on(tmp_path: Path) 
     waits = [f"--set={name}" for name in ("join.gap_ms=1800000", "join.attribution_ms=1800000", "experiments.patience_ms=0")]
 
     def lines(minutes: int) -> str:
-        found = []
+        texts = []
         for number in range(minutes * 20):
             ts, arm = NOON_MS + number * 3_000, ("control", "treatment")[number % 2]
             impression = {"type": "impression", "impression_id": f"r{number}", "user_id": f"u{number}", "ts": ts, "items": ["a", "b", "c"]}
             item = "c" if arm == "treatment" and number >= 60 * 20 else ("a", "b")[number // 2 % 2]
             click = {"type": "feedback", "impression_id": f"r{number}", "user_id": f"u{number}", "ts": ts + 500, "action": "click"}
-            found += [json.dumps({**impression, "experiments": {"ranker": arm}}), json.dumps({**click, "item_id": item})]
-        return "\n".join(found)
+            texts += [json.dumps({**impression, "experiments": {"ranker": arm}}), json.dumps({**click, "item_id": item})]
+        return "\n".join(texts)
 
     def lifts(minutes: int, *words: str) -> dict[int, float | None]:
         path = tmp_path / "events.ndjson"
@@ -77,15 +77,15 @@ def test_the_end_of_a_log_has_the_snapshots_of_one_that_goes_on(tmp_path: Path) 
         (start,) = [line for line in report["history"] if line["scope"] == "start"]  # type: ignore[attr-defined]
         return {at: snapshot[2][0][3] for at, snapshot in start["looks"]["kept"] if snapshot[2]}
 
-    found, end_ms = lifts(120), NOON_MS + 120 * 60_000
+    points, end_ms = lifts(120), NOON_MS + 120 * 60_000
     begin_ms, counted_ms = end_ms - 60 * 60_000, end_ms - 33 * 60_000  # a snapshot may have some lists after its time
-    last = {at: lift for at, lift in found.items() if begin_ms < at <= counted_ms}
+    last = {at: lift for at, lift in points.items() if begin_ms < at <= counted_ms}
     assert last == {at: lift for at, lift in lifts(240).items() if begin_ms < at <= counted_ms}
     assert len(last) >= 10
-    assert max(found) <= end_ms - 30 * 60_000, "no list counts after that"
+    assert max(points) <= end_ms - 30 * 60_000, "no list counts after that"
     assert all(later < earlier for earlier, later in zip(list(last.values()), list(last.values())[1:], strict=False))
-    assert lifts(120, "--jobs", "2") == found
-    assert max(lifts(120, "--no-flush")) <= max(found)
+    assert lifts(120, "--jobs", "2") == points
+    assert max(lifts(120, "--no-flush")) <= max(points)
 
 
 def test_snapshots_belong_to_the_latest_run_of_an_experiment(tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ def passed(settings: Settings, files: Sequence[Path], folder: Path, *, shards: i
         routed = [(*row[:4], True, row[4]) for row in rows if row[3] >= 0] + [(*row[:4], False, row[4]) for row in timed if row[3] >= 0]
         task, results = RunShard(settings, names, ends, began_ms, ended_ms, True), list[tuple[Any, ...]]()
         for shard in range(shards):
-            own = [
+            rows_of_pass = [
                 (row[3], plan[row[:3]][0], row[4], row[0], plan[row[:3]][2], plan[row[:3]][1], row[5]) for row in routed if row[3] == shard
             ]
             columns = "shard int, rank long, is_own boolean, input int, start binary, until_ms long, payload binary"
-            results += rows_of(task(batches(columns, sorted(own, key=lambda row: row[:3]))))
+            results += rows_of(task(batches(columns, sorted(rows_of_pass, key=lambda row: row[:3]))))
         views = merged(sorted(results, key=lambda row: (row[0], row[1], row[2])), run, history) or merged(
             rows_of(task.empty()), run, history
         )

@@ -36,8 +36,8 @@ class FailingBlob:
 
 
 def report_at(minute: int, *names: str) -> Report:
-    found = tuple(replace(WORSE, experiment=name) for name in names or ("ranker",))
-    return replace(PLAIN, experiments=found, entered_ms=START_MS + minute * SNAPSHOT_MS)
+    experiments = tuple(replace(WORSE, experiment=name) for name in names or ("ranker",))
+    return replace(PLAIN, experiments=experiments, entered_ms=START_MS + minute * SNAPSHOT_MS)
 
 
 def times(history: History, name: str = "ranker") -> list[int]:
@@ -45,13 +45,13 @@ def times(history: History, name: str = "ranker") -> list[int]:
 
 
 def test_every_report_is_shown_with_the_snapshots_so_far() -> None:
-    shown: list[tuple[Report, History]] = []
-    keeper = HistoryKeeper(lambda report, history: shown.append((report, history)))
+    published: list[tuple[Report, History]] = []
+    keeper = HistoryKeeper(lambda report, history: published.append((report, history)))
     reports = [replace(PLAIN, entered_ms=None), report_at(0), report_at(0), report_at(2)]
     for report in reports:
         keeper.on_report(report)
-    assert [report for report, _ in shown] == reports
-    assert [times(history) for _, history in shown] == [[], [0], [0], [0, 2]]
+    assert [report for report, _ in published] == reports
+    assert [times(history) for _, history in published] == [[], [0], [0], [0, 2]]
 
 
 def test_a_new_process_computes_only_what_the_stored_history_lacks() -> None:
@@ -67,23 +67,23 @@ def test_a_new_process_computes_only_what_the_stored_history_lacks() -> None:
         experiments = tuple(replace(experiment, from_ms=START_MS - 9 * SNAPSHOT_MS) for experiment in report.experiments)
         return replace(report, experiments=experiments, earlier=earlier)
 
-    blob, shown = FailingBlob(), []
+    blob, reports = FailingBlob(), []
     for minutes in ((0, 1), (9, 10)):
-        keeper = HistoryKeeper(lambda report, history: shown.append(history), blob)
+        keeper = HistoryKeeper(lambda report, history: reports.append(history), blob)
         for minute in minutes:
             keeper.on_report(late(minute))
     assert asked == [(-9, 0), (1, 9)]
-    assert times(shown[-1]) == [0, 1, 5, 9, 10]
+    assert times(reports[-1]) == [0, 1, 5, 9, 10]
 
 
 def test_snapshots_survive_a_restart_and_are_written_only_when_one_is_new() -> None:
-    blob, shown = FailingBlob(), []
-    first = HistoryKeeper(lambda report, history: shown.append(history), blob)
+    blob, reports = FailingBlob(), []
+    first = HistoryKeeper(lambda report, history: reports.append(history), blob)
     for minute in (0, 0, 1, 1):
         first.on_report(report_at(minute))
     assert blob.writes == 2
-    HistoryKeeper(lambda report, history: shown.append(history), blob).on_report(report_at(5))
-    assert times(shown[-1]) == [0, 1, 5]
+    HistoryKeeper(lambda report, history: reports.append(history), blob).on_report(report_at(5))
+    assert times(reports[-1]) == [0, 1, 5]
 
 
 def test_two_processes_merge_their_snapshots() -> None:
@@ -102,23 +102,23 @@ def test_an_ended_experiment_is_removed_from_the_blob() -> None:
 
 
 def test_snapshots_of_an_earlier_run_are_removed_even_if_no_process_saw_its_end() -> None:
-    blob, shown = FailingBlob(), []
+    blob, reports = FailingBlob(), []
     HistoryKeeper(lambda report, history: None, blob).on_report(report_at(0))
     later = report_at(1_000)
     later = replace(
         later, experiments=tuple(replace(experiment, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for experiment in later.experiments)
     )
-    HistoryKeeper(lambda report, history: shown.append(history), blob).on_report(later)
-    assert times(shown[-1]) == times(decode_history(blob.value)) == [1_000]
+    HistoryKeeper(lambda report, history: reports.append(history), blob).on_report(later)
+    assert times(reports[-1]) == times(decode_history(blob.value)) == [1_000]
 
 
 def test_an_unreachable_blob_store_stops_no_report_and_loses_no_snapshot() -> None:
-    blob, shown = FailingBlob(), []
-    keeper = HistoryKeeper(lambda report, history: shown.append(history), blob)
+    blob, reports = FailingBlob(), []
+    keeper = HistoryKeeper(lambda report, history: reports.append(history), blob)
     blob.unreachable = True
     keeper.on_report(report_at(0))
     keeper.on_report(report_at(1))
-    assert (len(shown), blob.value) == (2, None)
+    assert (len(reports), blob.value) == (2, None)
     blob.unreachable = False
     keeper.on_report(report_at(2))
     assert times(decode_history(blob.value)) == [0, 1, 2]

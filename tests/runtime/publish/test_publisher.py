@@ -70,7 +70,7 @@ class Away(MemoryStore):
 
 def publisher_of(
     store: Store,
-    shown: list[Report],
+    reports: list[Report],
     signature: Signature = ENGINE.signature,
     clock: Clock | None = None,
     retry_seconds_max: float = 0,
@@ -86,7 +86,7 @@ def publisher_of(
         publish_ms=10,
         clock=clock,
         status=status,
-        on_report=shown.append,
+        on_report=reports.append,
         retry_seconds_max=retry_seconds_max,
     )
     return publisher, status
@@ -101,24 +101,24 @@ def committed(store: Store, tasks: int = 1) -> Machine:
 
 
 def test_nothing_is_published_before_the_number_of_tasks_is_known() -> None:
-    shown: list[Report] = []
-    assert publisher_of(MemoryStore(), shown)[0].publish() is None
-    assert shown == []
+    reports: list[Report] = []
+    assert publisher_of(MemoryStore(), reports)[0].publish() is None
+    assert reports == []
 
 
 @pytest.mark.parametrize("tasks", [None, 1, 3])
 def test_a_namespace_that_was_deleted_and_created_again_is_refused(tasks: int | None) -> None:
     class Recreated(MemoryStore):
         def partitions(self) -> int | None:
-            return tasks if shown else super().partitions()
+            return tasks if reports else super().partitions()
 
-    store, shown = Recreated(), []
+    store, reports = Recreated(), []
     committed(store, tasks=2)
-    publisher = publisher_of(store, shown)[0]
+    publisher = publisher_of(store, reports)[0]
     publisher.publish()
     with pytest.raises(StateError, match=r"for 2 tasks, and now .*deleted or flushed"):
         publisher.publish()
-    assert len(shown) == 1
+    assert len(reports) == 1
 
 
 def test_the_report_stays_the_same_object_until_something_is_committed() -> None:
@@ -183,29 +183,29 @@ def test_a_read_that_failed_halfway_is_seen_in_the_next_report() -> None:
 
 
 def test_windows_wait_for_the_tasks_that_have_not_committed() -> None:
-    store, shown = MemoryStore(), []
+    store, reports = MemoryStore(), []
     committed(store, tasks=2)
-    report = publisher_of(store, shown)[0].publish()
+    report = publisher_of(store, reports)[0].publish()
     assert report is not None
     assert (report.tasks, report.tasks_committed, report.watermark_ms) == (2, 1, None)
     assert [window.end_ms for window in report.windows] == [None, None]
 
 
 def test_the_last_report_stays_while_the_store_is_unreachable_and_the_trouble_is_shown() -> None:
-    store, shown, stop = Away(), [], threading.Event()
+    store, reports, stop = Away(), [], threading.Event()
     committed(store)
-    publisher, status = publisher_of(store, shown)
+    publisher, status = publisher_of(store, reports)
     publisher.publish()
     store.unreachable = True
     stop.set()
     publisher.run(stop)
-    assert len(shown) == 1
+    assert len(reports) == 1
     assert status.publish_trouble is not None
     assert "unreachable" in status.publish_trouble.message
     store.unreachable = False
     publisher.run(stop)
     assert status.publish_trouble is None
-    assert len(shown) == 2
+    assert len(reports) == 2
 
 
 def test_the_publisher_gives_up_after_retry_seconds_max() -> None:
@@ -265,12 +265,12 @@ def test_a_server_without_status_is_no_trouble_for_reports() -> None:
         def nodes(self) -> tuple[StoreNode, ...]:
             raise StoreError("one server is unreachable")
 
-    store, shown, stop = Silent(), [], threading.Event()
+    store, reports, stop = Silent(), [], threading.Event()
     committed(store)
-    publisher, status = publisher_of(store, shown)
+    publisher, status = publisher_of(store, reports)
     stop.set()
     publisher.run(stop)
-    assert len(shown) == 1
+    assert len(reports) == 1
     assert (status.publish_trouble, status.store_nodes) == (None, ())
 
 
@@ -404,9 +404,9 @@ def test_after_lost_commits_a_publisher_shows_the_same_as_a_new_one(deeds: list[
                 with pytest.raises(StateError, match="lost all state of task 0"):
                     publisher.publish()
                 return
-            shown = publisher.publish()
-            assert shown is not None
-            assert replace(shown, withheld=0) == replace(machine.report(), withheld=0)
+            report = publisher.publish()
+            assert report is not None
+            assert replace(report, withheld=0) == replace(machine.report(), withheld=0)
 
 
 def test_each_warning_is_logged_when_it_appears_and_when_it_is_over() -> None:

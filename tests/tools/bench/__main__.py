@@ -135,11 +135,11 @@ def part_live(quick: bool, rounds: int, say: Say) -> None:
 
 def part_skew(quick: bool, rounds: int, say: Say) -> None:
     even, skewed = (Size(2_000, 60_000), Size(2_000, 60_000, 1)) if quick else (Size(8_000, 200_000), Size(8_000, 200_000, 1))
-    found = {size.partitions: end_to_end.measure(size, rounds, say) for size in (even, skewed)}
+    outcomes = {size.partitions: end_to_end.measure(size, rounds, say) for size in (even, skewed)}
     table = Table("partitions with records", "events/s", "floor")
-    for partitions, outcome in found.items():
+    for partitions, outcome in outcomes.items():
         table.add_row(f"{partitions} of {end_to_end.PARTITIONS}", f"{outcome.rate():,.0f}", f"{outcome.floor_rate():,.0f}")
-    checked = sum(outcome.integers_checked for outcome in found.values())
+    checked = sum(outcome.integers_checked for outcome in outcomes.values())
     console.print(f"\n[bold]Skew[/bold] (answer checked: {checked:,} stored integers equal brute force over all events)")
     console.print(table)
 
@@ -199,30 +199,30 @@ def part_pool(quick: bool, rounds: int, say: Say) -> None:
     )
 
 
-def show_ways(name: str, ways: Mapping[str, Way], found: Turns) -> None:
-    million = found.size.events / 1e6
+def show_ways(name: str, ways: Mapping[str, Way], turns: Turns) -> None:
+    million = turns.size.events / 1e6
     table = Table(name.lower(), "events/s", "of the floor", "CPU s/million", "Redis CPU s/million", "peak MB", "Redis MB")
     for words, way in ways.items():
         table.add_row(
             words,
-            f"{found.median(way, lambda run: found.size.events / run.worker['seconds']):,.0f}",
-            f"{found.to_floor(way):.2f}",
-            f"{found.median(way, lambda run: run.worker['processor_seconds'] + run.redis_seconds) / million:.1f}",
-            f"{found.median(way, lambda run: run.redis_seconds) / million:.1f}",
-            f"{found.median(way, lambda run: run.worker['peak_mb']):.0f}",
-            f"{found.median(way, lambda run: run.redis_peak_mb):.0f}",
+            f"{turns.median(way, lambda run: turns.size.events / run.worker['seconds']):,.0f}",
+            f"{turns.to_floor(way):.2f}",
+            f"{turns.median(way, lambda run: run.worker['processor_seconds'] + run.redis_seconds) / million:.1f}",
+            f"{turns.median(way, lambda run: run.redis_seconds) / million:.1f}",
+            f"{turns.median(way, lambda run: run.worker['peak_mb']):.0f}",
+            f"{turns.median(way, lambda run: run.redis_peak_mb):.0f}",
         )
-    checked = f"{found.integers_checked:,} stored integers equal brute force over all events"
+    checked = f"{turns.integers_checked:,} stored integers equal brute force over all events"
     console.print(f"\n[bold]{name}[/bold] (answer checked: {checked})")
     console.print(table)
 
 
 def part_engine(quick: bool, rounds: int, say: Say) -> None:
     sizes = (100, 10_000, 100_000) if quick else (100, 1_000, 10_000, 100_000, 1_000_000)
-    found: dict[tuple[int, bool], list[Mapping[str, Any]]] = {(users, way): [] for users in sizes for way in (True, False)}
+    turns_by_way: dict[tuple[int, bool], list[Mapping[str, Any]]] = {(users, way): [] for users in sizes for way in (True, False)}
     with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
         for number in range(rounds):
-            for (users, experiments), turns in found.items():
+            for (users, experiments), turns in turns_by_way.items():
                 if number and users == 1_000_000:  # minutes each: once is enough
                     continue
                 say(f"engine alone: {users:,} users, experiments {'on' if experiments else 'off'}, round {number + 1}")
@@ -230,7 +230,7 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
                 turns.append(parts.measure("engine_alone", given, Path(directory) / "log"))
     table = Table("users", "events", "experiments", "step µs", "save µs", "events/s, step", "events/s, step and save", "peak MB")
     rates: dict[bool, list[float]] = {True: [], False: []}
-    for (users, experiments), turns in found.items():
+    for (users, experiments), turns in turns_by_way.items():
         step, save = (statistics.median(turn[f"{what}_seconds"] / turn["events"] for turn in turns) for what in ("step", "save"))
         rates[experiments].append(1 / (step + save))
         table.add_row(
@@ -243,7 +243,7 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
             f"{1 / (step + save):,.0f}",
             f"{statistics.median(turn['peak_mb'] for turn in turns):,.0f}",
         )
-    checked = sum(turn["checked"] for turns in found.values() for turn in turns)
+    checked = sum(turn["checked"] for turns in turns_by_way.values() for turn in turns)
     console.print(f"\n[bold]Engine alone[/bold] (answer checked: {checked:,} stored integers equal plain counting)")
     console.print(table)
     for experiments, of_sizes in rates.items():

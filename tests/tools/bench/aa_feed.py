@@ -139,9 +139,9 @@ def _running(key: Ints, sums: Ints) -> Ints:
     total = np.cumsum(sums[order], axis=0)
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     before = np.repeat(total[starts] - sums[order][starts], np.diff(np.append(starts, len(key))), axis=0)
-    found = np.empty_like(sums)
-    found[order] = total - before
-    return found
+    running = np.empty_like(sums)
+    running[order] = total - before
+    return running
 
 
 def _rows(measures: Measures, totals: Ints) -> Ints:
@@ -157,11 +157,11 @@ def _by(hours: int, hour: Ints, arm: Ints, entry: Ints, values: Ints) -> list[li
     keys, inverse = np.unique((hour * len(ARMS) + arm) * (hours + 1) + entry, return_inverse=True)
     sums = np.zeros((len(keys), values.shape[1]), dtype=np.int64)
     np.add.at(sums, inverse, values)
-    found: list[list[tuple[int, int, list[int]]]] = [[] for _ in range(hours)]
+    changes_by_hour: list[list[tuple[int, int, list[int]]]] = [[] for _ in range(hours)]
     for key, total in zip(keys.tolist(), sums.tolist(), strict=True):
         place, entry_of_key = divmod(key, hours + 1)
-        found[place // len(ARMS)].append((place % len(ARMS), entry_of_key, total))
-    return found
+        changes_by_hour[place // len(ARMS)].append((place % len(ARMS), entry_of_key, total))
+    return changes_by_hour
 
 
 def _cross(measures: Measures, hours: int, groups: tuple[Ints, Ints, Ints], sums: Ints) -> list[list[int] | None]:
@@ -173,12 +173,12 @@ def _cross(measures: Measures, hours: int, groups: tuple[Ints, Ints, Ints], sums
     of_user, arm, hour, sums = of_user[mixed], arm[mixed], hour[mixed], sums[mixed]
     layout = CovarianceLayout(measures)
     one, other = layout.sides
-    own = [_rows(measures, _running(of_user, sums * (arm == side)[:, None])) for side in (0, 1)]  # groups are in order of hours
-    both = (own[0][:, 0] > 0) & (own[1][:, 0] > 0)
-    after = own[0][:, one] * own[1][:, other] * both[:, None]
+    rows_of_arms = [_rows(measures, _running(of_user, sums * (arm == side)[:, None])) for side in (0, 1)]  # groups are in order of hours
+    both = (rows_of_arms[0][:, 0] > 0) & (rows_of_arms[1][:, 0] > 0)
+    after = rows_of_arms[0][:, one] * rows_of_arms[1][:, other] * both[:, None]
     order = np.argsort(of_user, kind="stable")
     change = after[order]
     change[1:] -= np.where((of_user[order][1:] == of_user[order][:-1])[:, None], after[order][:-1], 0)
-    found = np.zeros((hours, layout.width), dtype=np.int64)
-    np.add.at(found, hour[order], change)
-    return [row if any(row) else None for row in found.tolist()]
+    sums_by_hour = np.zeros((hours, layout.width), dtype=np.int64)
+    np.add.at(sums_by_hour, hour[order], change)
+    return [row if any(row) else None for row in sums_by_hour.tolist()]

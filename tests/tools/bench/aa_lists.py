@@ -180,4 +180,4 @@ def _with_bots(regime: Regime, random: np.random.Generator, lists: Lists) -> Lis
     arms = (random.random(regime.bots) < 0.5).astype(np.int64)[bots]
     ones = np.ones(len(bots), dtype=np.int64)
     more = (regime.users + bots, when, arms, ones, 0 * ones, 0 * ones)
-    return Lists(*(np.concatenate([known, extra]) for known, extra in zip(lists, more, strict=True)))
+    return Lists(*(np.concatenate([column, extra]) for column, extra in zip(lists, more, strict=True)))

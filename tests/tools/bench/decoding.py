@@ -71,13 +71,13 @@ def costs() -> list[DecodeCost]:
     """Measure every case. Raises WrongAnswerError if the events differ."""
     native = native_decoder(LIMITS)
     reader = reader_decoder(read, native_decoder(LIMITS, of_reader=True), LIMITS)
-    found = []
+    costs_of_forms = []
     for name, (one, other) in CASES.items():
         sent, sent_otherwise = _sent(one), _sent(other)
         if list(native(sent)) != list(reader(sent_otherwise)):
             raise WrongAnswerError(f"{name}: the events differ")
-        found.append(DecodeCost(name, cost_of(native, sent), cost_of(reader, sent_otherwise)))
-    return found
+        costs_of_forms.append(DecodeCost(name, cost_of(native, sent), cost_of(reader, sent_otherwise)))
+    return costs_of_forms
 
 
 def _sent(event: dict[str, Any]) -> bytes:

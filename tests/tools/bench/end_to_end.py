@@ -241,7 +241,7 @@ def scene_of(size: Size, say: Callable[[str], None], properties: Mapping[str, st
 
 def measure(size: Size, rounds: int, say: Callable[[str], None]) -> CommitOutcome:
     with scene_of(size, say) as scene:
-        found, checked = [], 0
+        runs, checked = [], 0
         for number in range(rounds):
             say(f"{size.users:,} users: round {number + 1} of {rounds}, floor")
             floor, own_floor = scene.floor("kafka-python"), scene.floor("ours")
@@ -249,8 +249,8 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> CommitOutcom
             given = settings_of(scene.broker, scene.redis.fresh_url(), f"bench{number}", scene.topics)
             worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(scene.sent), scene.redis, scene.log)
             checked += require_equal(f"{size.users} users", *checkable(rows, scene.expected))
-            found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
-    return CommitOutcome(size, statistics.fmean(len(record.value) for record in scene.sent), checked, found)
+            runs.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
+    return CommitOutcome(size, statistics.fmean(len(record.value) for record in scene.sent), checked, runs)
 
 
 def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[str], None]) -> Turns:
@@ -270,14 +270,14 @@ def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[st
     return Turns(size, checked, turns)
 
 
-def checkable(found: Rows, expected: Rows, way: Way = Way()) -> tuple[Rows, Rows]:  # noqa: B008 (a value)
+def checkable(rows_read: Rows, expected: Rows, way: Way = Way()) -> tuple[Rows, Rows]:  # noqa: B008 (a value)
     """Return the columns that both have: those of engagement metrics only if they are computed, and none of assessment metrics.
 
     The tests' oracle has another catalogue. Engagement columns follow all others, and those of assessment metrics follow them.
     """
     plain = build_engine(Settings(), INPUTS).layout.width
     width = len(next(iter(expected.values()))) if "engagement" in way.more else plain
-    return tuple({key: row[:width] for key, row in rows.items()} for rows in (found, expected))  # type: ignore[return-value]
+    return tuple({key: row[:width] for key, row in rows.items()} for rows in (rows_read, expected))  # type: ignore[return-value]
 
 
 def run_workers(
@@ -306,7 +306,7 @@ def run_workers(
         seconds = redis_seconds_of(redis) - before
         for child in children:
             child.send_signal(signal.SIGTERM)
-        found = [parts.answer(child, "worker", log) for child in children]
+        answers = [parts.answer(child, "worker", log) for child in children]
     finally:
         for child in children:
             child.kill()
@@ -314,20 +314,20 @@ def run_workers(
         peak_mb = int(client.info("memory")["used_memory_peak"]) / (1 << 20)
     rows = stored_rows(settings, store)
     store.close()
-    return _together(found), seconds, peak_mb, rows
+    return _together(answers), seconds, peak_mb, rows
 
 
-def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _together(workers: list[dict[str, Any]]) -> dict[str, Any]:
     """Combine the figures of workers, from the first record to the last commit. Raises WrongAnswerError if one of them did nothing."""
-    if not all(worker["commits"] for worker in found):
+    if not all(worker["commits"] for worker in workers):
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {
-        "seconds": max(worker["ended"] for worker in found) - min(worker["began"] for worker in found),
-        "start_seconds": sum(worker["start_seconds"] for worker in found),
-        "processor_seconds": sum(worker["processor_seconds"] for worker in found),
-        "other_seconds": sum(worker["other_seconds"] for worker in found),
-        "stages": {stage: sum(worker["stages"].get(stage, 0.0) for worker in found) for stage in found[0]["stages"]},
-        "peak_mb": max(worker["peak_mb"] for worker in found),
+        "seconds": max(worker["ended"] for worker in workers) - min(worker["began"] for worker in workers),
+        "start_seconds": sum(worker["start_seconds"] for worker in workers),
+        "processor_seconds": sum(worker["processor_seconds"] for worker in workers),
+        "other_seconds": sum(worker["other_seconds"] for worker in workers),
+        "stages": {stage: sum(worker["stages"].get(stage, 0.0) for worker in workers) for stage in workers[0]["stages"]},
+        "peak_mb": max(worker["peak_mb"] for worker in workers),
     }
 
 

@@ -223,7 +223,7 @@ def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     if (view.users, timed.state.sessions.open) != (0, 0):
         raise WrongAnswerError(f"{view.users} users and {timed.state.sessions.open} sessions are left after all have closed")
     kept = timed.state.panes.oldest_kept
-    found = {
+    rows = {
         (start, group.experiment, group.variant): tally
         for start in builder.aggregator.starts()
         for group, tally in builder.aggregator.pane(start).items()
@@ -232,7 +232,7 @@ def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     totals = {key: sum(row[0] for (_, *group), row in expected.items() if tuple(group) == key) for key in {key[1:] for key in expected}}
     if {key: total[0] for key, total in timed.state.panes.totals.items()} != totals:
         raise WrongAnswerError("the cumulative totals are not the sums over all panes")
-    return require_equal("engine alone", found, {key: row for key, row in expected.items() if key[0] >= kept})
+    return require_equal("engine alone", rows, {key: row for key, row in expected.items() if key[0] >= kept})
 
 
 if __name__ == "__main__":

@@ -112,15 +112,15 @@ def check(stream: Stream, page: bytes) -> int:
             for metric, number in values.values.items() if not values.group.segment else ():
                 name, _, k = metric.partition("@")
                 expected[prefix + name, values.group.variant, k, names[window.window_ms]] = number
-    found = {}
+    series_values = {}
     for family in text_string_to_metric_families(page.decode()):
         for sample in family.samples:
             labels = sample.labels
             if {"variant", "k", "window"} <= labels.keys() and not labels.get("segments"):
-                found[sample.name, labels["variant"], labels["k"], labels["window"]] = sample.value
-    found = {key: value for key, value in found.items() if key in expected or "user_hit_rate" not in key[0]}
-    if not expected or found != expected:
-        raise WrongAnswerError(f"{len(found.items() ^ expected.items())} values of the metrics differ from the report")
+                series_values[sample.name, labels["variant"], labels["k"], labels["window"]] = sample.value
+    series_values = {key: value for key, value in series_values.items() if key in expected or "user_hit_rate" not in key[0]}
+    if not expected or series_values != expected:
+        raise WrongAnswerError(f"{len(series_values.items() ^ expected.items())} values of the metrics differ from the report")
     return len(expected)
 
 

@@ -68,7 +68,7 @@ class ExposureCosts(NamedTuple):
 
 
 def measure(size: Size, rounds: int, say: Callable[[str], None]) -> ExposureCosts:
-    found: tuple[list[ExposureCost], list[ExposureCost]] = ([], [])
+    costs: tuple[list[ExposureCost], list[ExposureCost]] = ([], [])
     with scene_of(size, say) as scene:
         sent = with_exposures(scene.sent, size)
         topics = {name: f"{name}-exposed" for name in ("impressions", "feedback", "exposures")}
@@ -86,8 +86,8 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> ExposureCost
                     given["exposures"] = {"enabled": True}
                 cost, of_run = run(scene, given, len(sent) if way else len(scene.sent))
                 checked += of_run
-                found[way].append(cost)
-    return ExposureCosts(*found, (len(scene.sent), len(sent)), checked)
+                costs[way].append(cost)
+    return ExposureCosts(*costs, (len(scene.sent), len(sent)), checked)
 
 
 def with_exposures(labelled: list[SimulatedRecord], size: Size) -> list[SimulatedRecord]:
@@ -96,16 +96,16 @@ def with_exposures(labelled: list[SimulatedRecord], size: Size) -> list[Simulate
     wanted = {"impressions": 0, "feedback": 0}
     for record in labelled:
         wanted[record.topic] += 1
-    found = []
+    costs = []
     for record in generate(replace(traffic_of(size.users), exposures=True)):
         if record.topic == "exposures":
             if record.ts <= last_ms:
-                found.append(record)
+                costs.append(record)
         elif wanted[record.topic]:
             wanted[record.topic] -= 1
-            found.append(record)
+            costs.append(record)
         elif not any(wanted.values()) and record.ts > last_ms + 60_000:  # all exposures before the last list have arrived
-            return found
+            return costs
     raise AssertionError("the traffic is endless")
 
 
@@ -114,10 +114,10 @@ def run(scene: Scene, given: dict[str, Any], records: int) -> tuple[ExposureCost
     worker, redis_seconds, redis_peak_mb, rows = run_workers(given, records, scene.redis, scene.log)
     settings = Settings.model_validate(given)
     before = labelled_before(settings)
-    known, expected = (until(exposure, before - settings.windows.pane_ms) for exposure in checkable(rows, scene.expected))
+    rows_before, expected = (until(exposure, before - settings.windows.pane_ms) for exposure in checkable(rows, scene.expected))
     if len(expected) < CHECKED_SHARE_MIN * len(scene.expected):
         raise WrongAnswerError(f"only {len(expected)} of {len(scene.expected)} tallies are of lists that have their variants")
-    checked = require_equal(given["redis"]["namespace"], known, expected)
+    checked = require_equal(given["redis"]["namespace"], rows_before, expected)
     return ExposureCost(worker["stages"], worker["other_seconds"], redis_seconds, worker["peak_mb"], redis_peak_mb), checked
 
 

@@ -118,25 +118,25 @@ def read_answers(scene: Scene, topic: str) -> dict[tuple[int, str], list[float]]
     place = TopicPartition(topic, 0)
     consumer.assign([place])
     consumer.seek_to_beginning()
-    end, found = consumer.end_offsets([place])[place], {}
+    end, sums_by_window = consumer.end_offsets([place])[place], {}
     while consumer.position(place) < end:
         for record in consumer.poll(timeout_ms=200).get(place, []):
             answer = json.loads(record.value)
             sums = [answer[name] for name in ("lists", "ndcg", "mrr", "hit_rate", "hits", "places")]
-            found[answer["pane"], answer["variant"]] = sums
+            sums_by_window[answer["pane"], answer["variant"]] = sums
     consumer.close()
-    return found
+    return sums_by_window
 
 
-def require_close(found: dict[tuple[int, str], list[float]], expected: Rows) -> int:
+def require_close(sums_by_window: dict[tuple[int, str], list[float]], expected: Rows) -> int:
     """Raise WrongAnswerError unless the job has every pane of every variant with its sums. Returns the number of panes."""
     wanted = {(start, variant): row for (start, experiment, variant), row in expected.items() if experiment}
-    if found.keys() != wanted.keys():
-        raise WrongAnswerError(f"Flink has {len(found)} panes of variants, brute force {len(wanted)}")
-    for pane, sums in found.items():
+    if sums_by_window.keys() != wanted.keys():
+        raise WrongAnswerError(f"Flink has {len(sums_by_window)} panes of variants, brute force {len(wanted)}")
+    for pane, sums in sums_by_window.items():
         lists, _, ndcg, mrr, hit_rate, hits, places = wanted[pane][:7]
         exact = [lists, ndcg / 2**40, mrr / 2**40, hit_rate / 2**40, hits, places]
         for one, other in zip(sums, exact, strict=True):
             if abs(one - other) > RELATIVE_ERROR_MAX * max(1.0, abs(other)):
                 raise WrongAnswerError(f"pane {pane} is {sums} by Flink, brute force says {exact}")
-    return len(found)
+    return len(sums_by_window)

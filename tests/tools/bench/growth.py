@@ -67,18 +67,18 @@ def events_of(
     user: int, users: int, arms: Arms, every_ms: int, per_session: int, seconds: int, random: Random
 ) -> Iterator[tuple[int, int, Event]]:
     """Return a user's lists and clicks: time, topic, event. `per_session` lists are one session; 0: the session never ends."""
-    labels, shown = arms.of(user), user % per_session if per_session else 0
+    labels, number = arms.of(user), user % per_session if per_session else 0
     ts = START_MS + user * every_ms // users
     while ts < START_MS + seconds * 1_000:
         first = random.randrange(len(ITEMS) - 10)
         identity, items = f"r{user}-{ts - START_MS}", tuple(ITEMS[first : first + 10])
-        yield ts, 0, Impression(identity, f"u{user}", ts, items, labels, arms.segments[shown % SEGMENT_VALUES])
+        yield ts, 0, Impression(identity, f"u{user}", ts, items, labels, arms.segments[number % SEGMENT_VALUES])
         if random.random() < 0.4:
             clicked = ts + random.randrange(50, max(51, every_ms // 3))
             yield clicked, 1, Feedback(f"u{user}", clicked, items[random.randrange(10)], "click", None, identity)
-        shown += 1
+        number += 1
         ts += every_ms
-        if per_session and shown % per_session == 0:
+        if per_session and number % per_session == 0:
             ts += REST_MS
 
 
@@ -92,9 +92,9 @@ class Spent:
         save = timed.engine.save
 
         def counted(state: object) -> object:
-            found = save(state)  # type: ignore[arg-type]
-            self.value_bytes += found.changes.value_bytes
-            return found
+            save_result = save(state)  # type: ignore[arg-type]
+            self.value_bytes += save_result.changes.value_bytes
+            return save_result
 
         timed.engine.save = counted  # type: ignore[method-assign,assignment]
 

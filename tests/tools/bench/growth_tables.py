@@ -109,7 +109,7 @@ def measure(quick: bool, rounds: int, say: Callable[[str], None]) -> Growth:
     base: dict[str, Any] = {"experiments": 1, "variants": 2, "segments": 0, "per_session": 0}
     base |= {"patience_ms": 600_000, "every_ms": 60_000, "users": 600 if quick else 6_000, "seconds": seconds}
     base |= {"marks": [seconds // 2 + 150]}
-    found: dict[str, list[CaseCosts]] = {name: [] for name in CASES}
+    costs: dict[str, list[CaseCosts]] = {name: [] for name in CASES}
     checked = 0
     with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
         log = Path(directory) / "log"
@@ -118,10 +118,10 @@ def measure(quick: bool, rounds: int, say: Callable[[str], None]) -> Growth:
                 say(f"growth: {name}, round {number + 1} of {rounds}")
                 on, off = (parts.measure("growth", {**base, **changed, "enabled": enabled}, log) for enabled in (True, False))
                 checked += on["checked"]
-                found[name].append(CaseCosts(on["marks"][0]["us"], off["marks"][0]["us"], on["marks"][0]["bytes"]))
+                costs[name].append(CaseCosts(on["marks"][0]["us"], off["marks"][0]["us"], on["marks"][0]["bytes"]))
         say("growth: bytes per event")
         minutes = _busy_users(quick, base, log)
-    medians = {name: CaseCosts(*(statistics.median(column) for column in zip(*of, strict=True))) for name, of in found.items()}
+    medians = {name: CaseCosts(*(statistics.median(column) for column in zip(*of, strict=True))) for name, of in costs.items()}
     return Growth(medians, minutes, checked)
 
 

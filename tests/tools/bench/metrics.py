@@ -160,8 +160,8 @@ def alone(lists: Lists, rounds: int) -> Table:
 
 def cold_start(rounds: int) -> tuple[float, float]:
     """Return the seconds and MiB that a new process takes until its first value: the median of several."""
-    found = [subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True).stdout.split() for _ in range(rounds)]
-    return statistics.median(float(one[0]) for one in found), statistics.median(float(one[1]) for one in found)
+    lines = [subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True).stdout.split() for _ in range(rounds)]
+    return statistics.median(float(one[0]) for one in lines), statistics.median(float(one[1]) for one in lines)
 
 
 @click.command()

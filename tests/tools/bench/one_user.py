@@ -127,9 +127,9 @@ def measure(rounds: int, say: Callable[[str], None]) -> tuple[Table, int, float]
     for name, shape in SHAPES.items():
         for commit_events in COMMITS:
             say(f"one user: {name}, commits of {commit_events}")
-            found = [[us_per_event(list(islice(shape(), size)), commit_events) for _ in range(rounds)] for size in SIZES]
-            costs = [min(us for us, _ in of_size) for of_size in found]
-            checked += sum(clicks for of_size in found for _, clicks in of_size)
+            times = [[us_per_event(list(islice(shape(), size)), commit_events) for _ in range(rounds)] for size in SIZES]
+            costs = [min(us for us, _ in of_size) for of_size in times]
+            checked += sum(clicks for of_size in times for _, clicks in of_size)
             if name != ONE_LIST:
                 steepest = max(steepest, costs[-1] / costs[0])
             table.add_row(name, str(commit_events), *(f"{us:.1f}" for us in costs), f"{costs[-1] / costs[0]:.2f}")

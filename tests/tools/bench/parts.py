@@ -47,8 +47,8 @@ def read_given() -> dict[str, Any]:
     return given
 
 
-def reply(found: Mapping[str, Any]) -> None:
-    print(json.dumps(found), flush=True)
+def reply(document: Mapping[str, Any]) -> None:
+    print(json.dumps(document), flush=True)
 
 
 def peak_mb() -> float:

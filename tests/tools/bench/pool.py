@@ -36,13 +36,13 @@ class PoolRound(NamedTuple):
 
 def measure(size: Size, processes: Sequence[int], rounds: int, say: Callable[[str], None]) -> dict[int, list[PoolRound]]:
     """Read the same records with each number of processes, in turns."""
-    found: dict[int, list[PoolRound]] = {count: [] for count in processes}
+    rounds_by_count: dict[int, list[PoolRound]] = {count: [] for count in processes}
     with scene_of(size, say, {"group.initial.rebalance.delay.ms": "3000"}) as scene:
         for number in range(rounds):
             for count in processes:
                 say(f"{count} worker processes, round {number + 1} of {rounds}")
-                found[count].append(_round(scene, f"pool-{number}-{count}", count))
-    return found
+                rounds_by_count[count].append(_round(scene, f"pool-{number}-{count}", count))
+    return rounds_by_count
 
 
 def _round(scene: Scene, name: str, count: int) -> PoolRound:

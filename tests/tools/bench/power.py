@@ -92,15 +92,15 @@ def _first_users(users: Floats, drift: float, effect: float, paths: int, random:
 
 def _crossings(users: Floats, drift: float, bounds: Mapping[str, Floats], paths: int, random: np.random.Generator) -> dict[str, Floats]:
     """Return for each boundary, in standard errors, and each path the users at the first look beyond it; infinite if there is none."""
-    found: dict[str, list[Floats]] = {name: [] for name in bounds}
+    crossings: dict[str, list[Floats]] = {name: [] for name in bounds}
     steps = np.diff(users, prepend=0.0)
     for start in range(0, paths, 200):
         noise = 2 * CV * np.sqrt(steps) * random.standard_normal((min(200, paths - start), len(users)))
         z = np.cumsum(noise + drift * steps, axis=1) / np.sqrt(users) / (2 * CV)
         for name, bound in bounds.items():
             beyond = z >= bound
-            found[name].append(np.where(beyond.any(axis=1), users[beyond.argmax(axis=1)], np.inf))
-    return {name: np.concatenate(arrays) for name, arrays in found.items()}
+            crossings[name].append(np.where(beyond.any(axis=1), users[beyond.argmax(axis=1)], np.inf))
+    return {name: np.concatenate(arrays) for name, arrays in crossings.items()}
 
 
 def boundary_of(parts: Parts, variances: Floats, minimum_lift: float = 0.1) -> Floats:
@@ -142,10 +142,10 @@ def boundary_rows(paths: int, seed: int) -> Iterator[tuple[str, ...]]:
     ours = [one_sided(variance, Mixture(float(np.sqrt(variances[0])), 0.1), ALPHA) for variance in variances.tolist()]
     assert np.allclose(bounds[next(iter(MIXTURES))], ours, rtol=1e-9), "another boundary than the package's"
     bounds["gbstats, one-sided 5 %"] = gbstats_boundary(users, 2 * ALPHA)
-    found = {lift: _crossings(users, lift, bounds, paths, np.random.default_rng((seed, round(1_000 * lift)))) for lift in (0.0, *LIFTS)}
+    crossings = {lift: _crossings(users, lift, bounds, paths, np.random.default_rng((seed, round(1_000 * lift)))) for lift in (0.0, *LIFTS)}
     for name in bounds:
-        wrong = float(np.isfinite(found[0.0][name]).mean())
-        quantiles = ([float(np.quantile(found[lift][name], share, method="lower")) for share in (0.5, 0.8)] for lift in LIFTS)
+        wrong = float(np.isfinite(crossings[0.0][name]).mean())
+        quantiles = ([float(np.quantile(crossings[lift][name], share, method="lower")) for share in (0.5, 0.8)] for lift in LIFTS)
         yield name, f"{wrong:.1%}", *(f"{half:,.0f} / {most:,.0f}" for half, most in quantiles)
 
 

@@ -69,12 +69,12 @@ def _on(experiments: bool) -> str:
 def measure(events: int, rounds: int, say: Callable[[str], None]) -> ReplayCosts:
     """Replay the same events in all ways, in turns."""
     ways = [(name, experiments, report) for name in TRAFFIC for experiments in (True, False) for report in (True, False)]
-    found: dict[tuple[str, bool, bool], list[ReplayCost]] = {way: [] for way in ways}
+    costs_by_way: dict[tuple[str, bool, bool], list[ReplayCost]] = {way: [] for way in ways}
     checked = 0
     with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
         expected = {name: _write(Path(directory) / name, traffic, events) for name, traffic in TRAFFIC.items()}
         for number in range(rounds):
-            for way, costs in found.items():
+            for way, costs in costs_by_way.items():
                 name, experiments, report = way
                 say(f"replay: {name}, experiments {_on(experiments)}, round {number + 1} of {rounds}")
                 given = {"file": str(Path(directory) / name), "report": report, "experiments": experiments}
@@ -83,7 +83,7 @@ def measure(events: int, rounds: int, say: Callable[[str], None]) -> ReplayCosts
                     raise WrongAnswerError(f"replay of {name}: {answer['counts']}, and plain counting finds {expected[name]}")
                 checked += len(expected[name])
                 costs.append(ReplayCost(answer["seconds"] * 1e6 / events, answer["peak_mb"]))
-    medians = {way: ReplayCost(*(statistics.median(column) for column in zip(*costs, strict=True))) for way, costs in found.items()}
+    medians = {way: ReplayCost(*(statistics.median(column) for column in zip(*costs, strict=True))) for way, costs in costs_by_way.items()}
     return ReplayCosts(medians, events, checked)
 
 

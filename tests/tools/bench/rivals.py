@@ -61,8 +61,8 @@ def ranx_kernels(lists: Lists) -> Callable[[], Means]:
         runs.append(np.stack([ids, -ids], axis=1))
 
     def evaluate() -> Means:
-        found = ndcg(qrels, runs, 10, 1), reciprocal_rank(qrels, runs, 10, 1), hit_rate(qrels, runs, 10, 1)
-        return {name: float(np.mean(scores)) for name, scores in zip(("ndcg@10", "mrr@10", "hit_rate@10"), found, strict=True)}
+        values = ndcg(qrels, runs, 10, 1), reciprocal_rank(qrels, runs, 10, 1), hit_rate(qrels, runs, 10, 1)
+        return {name: float(np.mean(scores)) for name, scores in zip(("ndcg@10", "mrr@10", "hit_rate@10"), values, strict=True)}
 
     return evaluate
 
@@ -84,9 +84,9 @@ def pytrec_eval_from_dicts(lists: Lists) -> Callable[[], Means]:
     runs, qrels = dicts(lists)
 
     def evaluate() -> Means:
-        found = library.RelevanceEvaluator(qrels, {"ndcg_cut.10", "success.10", "recip_rank"}).evaluate(runs).values()
+        queries = library.RelevanceEvaluator(qrels, {"ndcg_cut.10", "success.10", "recip_rank"}).evaluate(runs).values()
         names = {"ndcg_cut_10": "ndcg@10", "success_10": "hit_rate@10"}
-        return {ours: float(np.mean([values[name] for values in found])) for name, ours in names.items()}
+        return {ours: float(np.mean([values[name] for values in queries])) for name, ours in names.items()}
 
     return evaluate
 
@@ -110,8 +110,8 @@ def pytrec_eval(lists: Lists, many: bool) -> Callable[[], Means]:
     labels = {f"{name}_{k}": f"{ours}@{k}" for name, ours in names.items() if name != "map_cut" for k in ks} | {"recip_rank": "mrr"}
 
     def evaluate() -> Means:
-        found = evaluator.evaluate(runs)
-        return {ours: float(np.mean([values[name] for values in found.values()])) for name, ours in labels.items()}
+        values_by_query = evaluator.evaluate(runs)
+        return {ours: float(np.mean([values[name] for values in values_by_query.values()])) for name, ours in labels.items()}
 
     return evaluate
 

@@ -102,9 +102,9 @@ def require_nothing_late(times_by_input: Iterable[Sequence[int]], settings: Sett
             newest = max(newest, ts)
 
 
-def require_equal(what: str, found: Rows, expected: Rows) -> int:
+def require_equal(what: str, rows: Rows, expected: Rows) -> int:
     """Raise WrongAnswerError at the first difference; returns how many integers were compared."""
-    for key in sorted({*found, *expected}):
-        if found.get(key) != expected.get(key):
-            raise WrongAnswerError(f"{what}: pane {key} is {found.get(key)}, brute force says {expected.get(key)}")
+    for key in sorted({*rows, *expected}):
+        if rows.get(key) != expected.get(key):
+            raise WrongAnswerError(f"{what}: pane {key} is {rows.get(key)}, brute force says {expected.get(key)}")
     return sum(map(len, expected.values()))

@@ -79,11 +79,11 @@ def held_table(samples: Sequence[Sample]) -> Table:
 
 def thirds(samples: Sequence[Sample], name: str) -> tuple[Held, Held]:
     """Return the medians of the first and of the last third."""
-    found = [sample.held[name] for sample in samples if name in sample.held]
-    third = max(1, len(found) // 3)
+    held_values = [sample.held[name] for sample in samples if name in sample.held]
+    third = max(1, len(held_values) // 3)
     first, last = (
         Held(part[-1].pid, median(sample.resident_mb for sample in part), round(median(sample.descriptors for sample in part)))
-        for part in (found[:third], found[-third:])
+        for part in (held_values[:third], held_values[-third:])
     )
     return first, last
 

@@ -92,12 +92,12 @@ class Watch:
             self.failure = error
 
     def _held(self) -> dict[str, Held]:
-        found = {}
+        held_by_process = {}
         for name, server in self._deployment.servers.items():
             with contextlib.suppress(OSError, KeyError):
                 if server.alive:
-                    found[name] = held(server.pid)
-        return found
+                    held_by_process[name] = held(server.pid)
+        return held_by_process
 
     def wait(self, until: float) -> None:
         """Wait until so many seconds after the start. Raises what ended the watch or the traffic."""

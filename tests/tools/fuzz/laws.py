@@ -34,19 +34,19 @@ class Outcomes:
 
     @property
     def total(self) -> int:
-        return sum(sum(found.values()) for found in self.records.values())
+        return sum(sum(counts.values()) for counts in self.records.values())
 
     def checked(self, form: str, parse: Decoder, explain: Decoder) -> Decoder:
         """Return a decoder that counts what it returns. It raises WrongAnswerError where parser and explainer differ."""
 
         def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
-            found = parse(value)
-            if str(list(found)) != str(list(explain(value))):
-                raise WrongAnswerError(f"{form}: the parser finds {found}, and the explainer {explain(value)}, in {value!r}")
-            names = [part.reason if type(part) is MalformedEvent else "read" for part in found]
+            parsed = parse(value)
+            if str(list(parsed)) != str(list(explain(value))):
+                raise WrongAnswerError(f"{form}: the parser finds {parsed}, and the explainer {explain(value)}, in {value!r}")
+            names = [part.reason if type(part) is MalformedEvent else "read" for part in parsed]
             self.parts.update(names)
             self.records[form][names[0] if len(set(names)) == 1 else "several" if names else "nothing"] += 1
-            return found
+            return parsed
 
         return decode
 
@@ -54,10 +54,10 @@ class Outcomes:
 def table(outcomes: Outcomes) -> str:
     """Return the outcomes as a table, one line for each form."""
     lines = [f"{'form':<22}{'records':>9}{'read':>9}{'several':>9}{'nothing':>9}{'ignored':>9}{'refused':>9}  why"]
-    shown = ("read", "several", "nothing", "ignored")
-    for form, found in [*outcomes.records.items(), ("all", sum(outcomes.records.values(), Counter()))]:
-        refused = Counter({reason: number for reason, number in found.items() if reason not in shown})
-        numbers = (sum(found.values()), *(found[name] for name in shown), sum(refused.values()))
+    columns = ("read", "several", "nothing", "ignored")
+    for form, counts in [*outcomes.records.items(), ("all", sum(outcomes.records.values(), Counter()))]:
+        refused = Counter({reason: number for reason, number in counts.items() if reason not in columns})
+        numbers = (sum(counts.values()), *(counts[name] for name in columns), sum(refused.values()))
         why = ", ".join(f"{reason} {number:,}" for reason, number in refused.most_common())
         lines.append(f"{form:<22}" + "".join(f"{number:>9,}" for number in numbers) + f"  {why}")
     return "\n".join(lines)

@@ -24,9 +24,9 @@ NESTED.append(["a"] * 9)
 VALUES: Final = [None, *TEXTS, *TIMES, *NUMBERS, *NESTED]
 
 
-def places(found: Any, before: Place = ()) -> list[Place]:
+def places(record: Any, before: Place = ()) -> list[Place]:
     """Return the places of all values inside a record."""
-    inner = found.items() if isinstance(found, dict) else enumerate(found) if isinstance(found, list) else ()
+    inner = record.items() if isinstance(record, dict) else enumerate(record) if isinstance(record, list) else ()
     return [place for name, value in inner for place in [(*before, name), *places(value, (*before, name))]]
 
 
@@ -46,8 +46,8 @@ def changed(record: Any, place: Place, value: object) -> Any:
 def with_odd_values(random: Random, record: Any) -> Any:
     """Return a record with up to three odd values; half of all stay as they are."""
     for _ in range(random.choice((0, 0, 0, 1, 1, 2, 3))):
-        if found := places(record):
-            record = changed(record, random.choice(found), random.choice(VALUES))
+        if record_places := places(record):
+            record = changed(record, random.choice(record_places), random.choice(VALUES))
     return record
 
 

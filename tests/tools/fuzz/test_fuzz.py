@@ -13,4 +13,4 @@ def test_damaged_records_and_files_raise_nothing_and_their_counts_add_up() -> No
     assert part.counts["matched"] > 50
     assert min(part.ends["whole"], part.ends["cut short"]) > 5
     assert all(outcomes.parts[reason] > 10 for reason in ("bad_json", "reader", "empty", "ignored", "bad_position"))
-    assert all(found["read"] for found in outcomes.records.values()), "no form was read"
+    assert all(counts["read"] for counts in outcomes.records.values()), "no form was read"

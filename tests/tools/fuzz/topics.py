@@ -124,14 +124,14 @@ def ubi(event: Event) -> Event | list[Event]:
     shared = {"client_id": event["user_id"], "query_id": event["impression_id"], "timestamp": event["ts"]}
     item = event["items"][0] if is_list else event["item_id"]
     attributes = {"object": {"object_id": item}, "position": {"ordinal": 1}, "seconds": 2.5}
-    shown = shared | {"action_name": "impression" if is_list else "click", "event_attributes": attributes}
+    fields = shared | {"action_name": "impression" if is_list else "click", "event_attributes": attributes}
     if kind == 0:
-        return [shown, shown | {"action_name": "search", "event_attributes": None}]
+        return [fields, fields | {"action_name": "search", "event_attributes": None}]
     if kind == 1:
-        return {"_index": "ubi_events", "_id": "1", "_source": shown}
+        return {"_index": "ubi_events", "_id": "1", "_source": fields}
     if kind < 4 and is_list:
         return shared | {"user_query": "chair", "query_response_hit_ids": event["items"]}
-    return shown
+    return fields
 
 
 def mind_line(event: Event) -> bytes:

@@ -72,7 +72,7 @@ class Counts(NamedTuple):
 
     changes: int
     survivors: list[str]
-    shown: str
+    differences: str
     """The survivors as differences."""
 
 
@@ -130,7 +130,7 @@ def main(groups: Sequence[str], jobs: int, sample: int, seed: int) -> None:
     for name in groups or GROUPS:
         click.echo(f"{name} …", err=True)
         mutant = mutate(GROUPS[name], jobs, sample, seed)
-        console.print(mutant.shown, markup=False, highlight=False, soft_wrap=True)
+        console.print(mutant.differences, markup=False, highlight=False, soft_wrap=True)
         noticed = 1 - len(mutant.survivors) / mutant.changes
         table.add_row(name, str(mutant.changes), str(len(mutant.survivors)), f"{noticed:.0%}")
     console.print(table)

@@ -118,11 +118,11 @@ class OAuthKafkaBroker(KafkaBroker):
         self.keys = self.directory / "keys.json"
         self.keys.write_text(signer.key_set(), encoding="utf-8")
         self.login_port = free_port()
-        own, controller = f"PLAINTEXT://{HOST}:{self.port},SASL_PLAINTEXT://{HOST}:{self.login_port}", self.properties["listeners"]
+        listeners, controller = f"PLAINTEXT://{HOST}:{self.port},SASL_PLAINTEXT://{HOST}:{self.login_port}", self.properties["listeners"]
         prefix = "listener.name.sasl_plaintext.oauthbearer.sasl"
         self.properties |= {
-            "listeners": f"{own},{controller.rpartition(',')[2]}",
-            "advertised.listeners": own,
+            "listeners": f"{listeners},{controller.rpartition(',')[2]}",
+            "advertised.listeners": listeners,
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             f"{prefix}.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",

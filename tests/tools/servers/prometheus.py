@@ -104,8 +104,8 @@ class PrometheusServer(Server):
         if self.alive:
             loaded = {str(path) for path in self.rules}
             wait_until(lambda: {group["file"] for group in self._get("rules")["groups"]} == loaded, what="the rules are loaded")
-            known = len(self.alertmanagers)
-            wait_until(lambda: len(self._get("alertmanagers")["activeAlertmanagers"]) == known, what="the Alertmanagers are found")
+            count_before = len(self.alertmanagers)
+            wait_until(lambda: len(self._get("alertmanagers")["activeAlertmanagers"]) == count_before, what="the Alertmanagers are found")
 
     def _reload(self) -> None:
         self.prepare()

@@ -106,9 +106,9 @@ class RedisServer(Server):
 
     def client(self, **options: Any) -> redis.Redis:
         """Return a client of database 0 that decodes to str and does not retry."""
-        own = self.guard.client_options() if self.guard else {}
+        guard_options = self.guard.client_options() if self.guard else {}
         usual = {"decode_responses": True, "socket_timeout": 5, "retry": None}
-        return redis.Redis(host=self.host.address, port=self.port, **{**usual, **own, **options})
+        return redis.Redis(host=self.host.address, port=self.port, **{**usual, **guard_options, **options})
 
     def prepare(self) -> None:
         lines = (f'{key} "{value}"' if value == "" or " " in value else f"{key} {value}" for key, value in self.settings.items())
@@ -141,8 +141,8 @@ class DeployedRedis(RedisServer):
     """A server with deploy/redis.conf. Only the port, address, directory and number of databases differ."""
 
     def command(self) -> Sequence[str | Path]:
-        own: list[str | Path] = ["--port", str(self.port), "--bind", HOST, "--dir", self.directory, "--databases", str(DATABASES)]
-        return [self._program, DEPLOYED_CONF, *own]
+        words: list[str | Path] = ["--port", str(self.port), "--bind", HOST, "--dir", self.directory, "--databases", str(DATABASES)]
+        return [self._program, DEPLOYED_CONF, *words]
 
 
 class ClusterNodeServer(RedisServer):
@@ -193,8 +193,10 @@ class RedisCluster(Startable):
         return [ClusterNode(node.host.address, node.port) for node in self.nodes]  # type: ignore[no-untyped-call]
 
     def client(self, **options: Any) -> redis.RedisCluster:
-        own = self.guard.client_options() if self.guard else {}
-        return redis.RedisCluster(startup_nodes=self.startup_nodes, **{"decode_responses": True, "socket_timeout": 5, **own, **options})
+        guard_options = self.guard.client_options() if self.guard else {}
+        return redis.RedisCluster(
+            startup_nodes=self.startup_nodes, **{"decode_responses": True, "socket_timeout": 5, **guard_options, **options}
+        )
 
     def start(self) -> Self:
         """Start all nodes, join them at the first start, and wait until every node serves."""

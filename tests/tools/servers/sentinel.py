@@ -53,8 +53,8 @@ class SentinelServer(Server):
 
     def state(self) -> dict[str, Any]:
         """Return what the sentinel knows of the service."""
-        own = {} if self._guard is None else self._guard.client_options()
-        options = {**own, "username": None, "password": PASSWORD, "socket_timeout": 5, "decode_responses": True}
+        guard_options = {} if self._guard is None else self._guard.client_options()
+        options = {**guard_options, "username": None, "password": PASSWORD, "socket_timeout": 5, "decode_responses": True}
         with redis.Redis(host=HOST, port=self.port, **options) as client:
             state: Any = client.sentinel_master(SERVICE)
         return dict(state)

@@ -129,14 +129,14 @@ def regress(home: Home) -> int:
 
 def _watch(home: Home) -> int:
     """Print notifications as they arrive, until the page for the ranking."""
-    shown, end = 0, time.monotonic() + ALERT_SECONDS
+    alerts_printed, end = 0, time.monotonic() + ALERT_SECONDS
     while time.monotonic() < end and home.keeper is not None:
         lines = home.pages.read_text(encoding="utf-8").splitlines()
-        for line in lines[shown:]:
+        for line in lines[alerts_printed:]:
             print(f"  {line}", flush=True)
         if any(PAGED in line for line in lines):
             return 0
-        shown = len(lines)
+        alerts_printed = len(lines)
         time.sleep(POLL_SECONDS)
     print("error: the stack has stopped" if home.keeper is None else f"error: no page came within {ALERT_SECONDS} s", file=sys.stderr)
     return 1

@@ -27,7 +27,7 @@ PARTITIONS = 4
 
 def documents(file: Path) -> list[tuple[str, bytes]]:
     """Return each UBI document with its client_id, without bulk actions. Raises ValueError for another kind of file."""
-    found = []
+    texts = []
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         if not line.strip():
             continue
@@ -37,10 +37,10 @@ def documents(file: Path) -> list[tuple[str, bytes]]:
             allowed = "the file must have one JSON object per line (did you save a web page that shows the file?)"
             raise ValueError(f"line {number} is not JSON ({error}); {allowed}") from error
         if isinstance(document, dict) and "client_id" in document:
-            found.append((str(document["client_id"]), line))
-    if not found:
+            texts.append((str(document["client_id"]), line))
+    if not texts:
         raise ValueError("no line is a UBI document (a JSON object with a client_id)")
-    return found
+    return texts
 
 
 def send(bootstrap: str, topic: str, records: Sequence[tuple[str, bytes]]) -> None:

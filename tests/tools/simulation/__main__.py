@@ -57,15 +57,17 @@ def repeat(seed: int, keep: str | None, console: Console) -> bool:
 
 def search(first: int, seeds: int, jobs: int, pairs: bool, console: Console) -> int:
     """Run many schedules, with a line of progress and tables at the end. Returns how many failed."""
-    coverage, failed, began, shown = Coverage(), list[Outcome](), time.monotonic(), 0.0
+    coverage, failed, began, printed_at = Coverage(), list[Outcome](), time.monotonic(), 0.0
     for outcome in run_all(range(first, first + seeds), jobs):
         coverage.add(outcome)
         if outcome.failure:
             failed.append(outcome)
-        if time.monotonic() - shown > PROGRESS_SECONDS:
-            shown = time.monotonic()
+        if time.monotonic() - printed_at > PROGRESS_SECONDS:
+            printed_at = time.monotonic()
             click.echo(
-                f"\r\033[K{coverage.schedules:,} of {seeds:,} schedules, {len(failed)} failed, {shown - began:.0f} s", nl=False, err=True
+                f"\r\033[K{coverage.schedules:,} of {seeds:,} schedules, {len(failed)} failed, {printed_at - began:.0f} s",
+                nl=False,
+                err=True,
             )
         if len(failed) >= FAILURES_MAX:
             break

@@ -53,13 +53,13 @@ class Coverage:
         states = _table("state of a task before a turn", "times")
         for name, times in self.states.most_common():
             states.add_row(name, f"{times:,}")
-        pairs, found = _table("pair of faults", "schedules"), self.pairs()
-        for schedules, one, other in found if all_pairs else found[:RAREST]:
+        pairs, counts = _table("pair of faults", "schedules"), self.pairs()
+        for schedules, one, other in counts if all_pairs else counts[:RAREST]:
             pairs.add_row(f"{one} + {other}", f"{schedules:,}")
         console.print(faults, states, pairs)
-        never = sum(1 for schedules, *_ in found if not schedules)
-        shown = "" if all_pairs else f"; the {RAREST} rarest are above, --pairs shows all"
-        console.print(f"{len(found) - never:,} of {len(found):,} pairs of faults came together in a schedule{shown}")
+        never = sum(1 for schedules, *_ in counts if not schedules)
+        remark = "" if all_pairs else f"; the {RAREST} rarest are above, --pairs shows all"
+        console.print(f"{len(counts) - never:,} of {len(counts):,} pairs of faults came together in a schedule{remark}")
 
 
 def _table(name: str, *counts: str) -> Table:

@@ -32,8 +32,8 @@ def new_builder(engine: Engine) -> ReportBuilder:
         attribution_ms=SETTINGS.attribution_ms,
     )
     report_rules = ReportRules(engine.user_totals.measures, lambda name: POLICY, 1 << 50)
-    shown = {name: getattr(SETTINGS, name) for name in ("out_of_orderness_ms", "lateness_ms", "attribution_ms", "pane_ms")}
-    return ReportBuilder(engine.layout, rules, shown, engine.signature, report_rules)
+    settings = {name: getattr(SETTINGS, name) for name in ("out_of_orderness_ms", "lateness_ms", "attribution_ms", "pane_ms")}
+    return ReportBuilder(engine.layout, rules, settings, engine.signature, report_rules)
 
 
 class Exporter:

@@ -98,14 +98,14 @@ class JournaledEngine(Engine):
 
 def _steps(entries: Iterator[Entry], task: int, settings: Settings) -> Iterator[Idle | Tick | tuple[Input, int]]:
     inputs = settings.inputs
-    known, ticked = frozenset[int](), -1
+    inputs_so_far, ticked = frozenset[int](), -1
     for idle, topic, offsets, tick_ms in entries:
         if len(idle) == len(inputs) and tick_ms is not None:
-            if known != idle or tick_ms > ticked:
+            if inputs_so_far != idle or tick_ms > ticked:
                 yield Tick(tick_ms + settings.idle_ms + settings.out_of_orderness_ms)
             ticked = max(ticked, tick_ms)
-        elif idle != known:
+        elif idle != inputs_so_far:
             yield Idle(frozenset(inputs[index] for index in idle))
-        known = idle
+        inputs_so_far = idle
         if topic is not None:
             yield from ((Input(inputs[topic], task), offset) for offset in offsets)

@@ -32,8 +32,8 @@ def random_record(chance: Random, task: int, now: int) -> tuple[str, bytes, int]
         positions = tuple(sorted(chance.sample(range(6), len(items)))) if chance.random() < 0.3 else None
         event = Impression(identity, user, ts, items, chance.choice(EXPERIMENTS), chance.choice(SEGMENTS), positions)
     else:
-        known = identity if chance.random() < 0.7 else None
-        event = Feedback(user, ts, chance.choice("abc"), chance.choice(ACTIONS), chance.choice(VALUES), known)
+        key = identity if chance.random() < 0.7 else None
+        event = Feedback(user, ts, chance.choice("abc"), chance.choice(ACTIONS), chance.choice(VALUES), key)
     record_ms = chance.choice((-1, -1, -1, ts, ts - SETTINGS.future_ms, ts - SETTINGS.future_ms - 1))
     return topic, native_json(event), record_ms
 

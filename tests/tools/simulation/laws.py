@@ -91,14 +91,14 @@ def _metric(row: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
     return f"{row['metric']}@{row['k']}", (int(row["numerator"]), int(row["denominator"]), row["scale_bits"])
 
 
-def _check_panes(found: Mapping[Key, Values], wanted: Mapping[Key, Values], may_have_more: bool) -> None:
+def _check_panes(panes: Mapping[Key, Values], wanted: Mapping[Key, Values], may_have_more: bool) -> None:
     """Check the final panes of the topic. `found` may have more metrics than the oracle, and groups that lost their only list."""
     for key, (lists, with_feedback, metrics) in wanted.items():
-        assert key in found, f"{key} is missing"
-        of_key = found[key]
+        assert key in panes, f"{key} is missing"
+        of_key = panes[key]
         assert of_key[:2] == (lists, with_feedback), f"lists of {key}"
         assert {name: of_key[2].get(name) for name in metrics} == metrics, f"metrics of {key}"
-    more = {key for key, values in found.items() if values[0]} - wanted.keys()
+    more = {key for key, values in panes.items() if values[0]} - wanted.keys()
     assert may_have_more or not more, f"{more} are not final, or have no lists"
 
 

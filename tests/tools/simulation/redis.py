@@ -108,11 +108,11 @@ class SimulatedRedis(FaultyStore):
         rows_from: Mapping[int, Mapping[str, int]] = NO_BOUNDS,
         tables: Collection[str] | None = None,
     ) -> Mapping[int, TaskView]:
-        found: dict[int, TaskView] = {}
+        views: dict[int, TaskView] = {}
         for task in tasks:
             with self._network(task):
-                found |= super().view([task], since, rows_from, tables)
-        return found
+                views |= super().view([task], since, rows_from, tables)
+        return views
 
     def compare_and_set(self, changes: Mapping[str, tuple[bytes | None, bytes | None]]) -> Mapping[str, bytes]:
         with self._network(-1):

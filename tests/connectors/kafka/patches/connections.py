@@ -42,11 +42,11 @@ def closing_every_connection() -> Iterator[int]:
 
 def _open_sockets() -> set[str]:
     """Return the sockets of this process, each by its unique name."""
-    found = set()
+    sockets = set()
     for descriptor in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the descriptor of the listing itself
-            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-    return {name for name in found if name.startswith("socket:")}
+            sockets.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {name for name in sockets if name.startswith("socket:")}
 
 
 def sockets_left_open(patch: Patch, port: int, security_protocol: str = "PLAINTEXT") -> int:

@@ -21,12 +21,12 @@ SECTIONS = ("Works around:", "Without it:", "Private names:", "Delete it when:")
 def foreign_private_names(path: Path) -> Iterator[str]:
     """Yield the underscore names that a file uses of other objects than its own classes' `self`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
-    own |= {
+    defined_names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    defined_names |= {
         node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and not (_is_self(node.value) and node.attr in own):
+        if isinstance(node, ast.Attribute) and not (_is_self(node.value) and node.attr in defined_names):
             name = node.attr
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr", "hasattr"):
             name = node.args[1].value if isinstance(node.args[1], ast.Constant) else "_dynamic"

@@ -19,20 +19,20 @@ def attributes_of(item: str) -> tuple[int, int, int]:
 
 
 def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
-    shown = [(at, item, rank) for at, judged in enumerate(lists) for rank, item in enumerate(judged.items, 1)]
+    rows = [(at, item, rank) for at, judged in enumerate(lists) for rank, item in enumerate(judged.items, 1)]
     used = [(at, item) for at, judged in enumerate(lists) for item, grade in judged.grades.items() if grade > 0]
-    items = sorted({item for _, item, _ in shown} | {item for _, item in used})
-    reco = pd.DataFrame(shown, columns=[Columns.User, Columns.Item, Columns.Rank])
+    items = sorted({item for _, item, _ in rows} | {item for _, item in used})
+    reco = pd.DataFrame(rows, columns=[Columns.User, Columns.Item, Columns.Rank])
     earlier = pd.DataFrame(used, columns=[Columns.User, Columns.Item])
     distances = PairwiseHammingDistanceCalculator(pd.DataFrame([attributes_of(item) for item in items], index=items))
     values: Values = {}
     for k in cutoffs:
-        found = {
+        metric_by_name = {
             f"diversity@{k}": IntraListDiversity(k, distances).calc_per_user(reco),
             f"novelty@{k}": MeanInvUserFreq(k).calc_per_user(reco, earlier),
             f"popularity_share@{k}": AvgRecPopularity(k, normalize=True).calc_per_user(reco, earlier),
         }
-        for name, series in found.items():
+        for name, series in metric_by_name.items():
             by_list = series.to_dict()
             values[name] = [float(by_list.get(at, math.nan)) for at in range(len(lists))]
     return values

@@ -34,8 +34,8 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
     return values
 
 
-def _asked(metric: ListMetric, shown: ItemList, test: ItemList) -> Value:
+def _asked(metric: ListMetric, item_list: ItemList, test: ItemList) -> Value:
     try:
-        return float(metric.measure_list(shown, test))
+        return float(metric.measure_list(item_list, test))
     except Exception as error:
         return type(error).__name__

@@ -14,9 +14,9 @@ from tests.metrics.golden.libraries.asking import JudgedList, Values
 
 
 def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
-    shown = [(at, item, rank) for at, judged in enumerate(lists) for rank, item in enumerate(judged.items, 1)]
+    rows = [(at, item, rank) for at, judged in enumerate(lists) for rank, item in enumerate(judged.items, 1)]
     liked = [(at, item) for at, judged in enumerate(lists) for item, grade in judged.grades.items() if grade > 0]
-    reco = pd.DataFrame(shown, columns=[Columns.User, Columns.Item, Columns.Rank])
+    reco = pd.DataFrame(rows, columns=[Columns.User, Columns.Item, Columns.Rank])
     interactions = pd.DataFrame(liked, columns=[Columns.User, Columns.Item])
     metrics = {}
     for k in cutoffs:
@@ -32,6 +32,6 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
         metrics[f"f1@{k}"] = F1Beta(k)
     values: Values = {}
     for name, metric in metrics.items():
-        found = metric.calc_per_user(reco, interactions).to_dict()
-        values[name] = [found.get(at, math.nan) for at in range(len(lists))]
+        value_by_user = metric.calc_per_user(reco, interactions).to_dict()
+        values[name] = [value_by_user.get(at, math.nan) for at in range(len(lists))]
     return values

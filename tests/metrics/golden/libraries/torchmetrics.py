@@ -29,7 +29,7 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
     torch.set_num_threads(1)
     values = _measured(lists[:SINGLES_MAX], cutoffs)
     with _doubles():
-        return values | {f"{name} in doubles": found for name, found in _measured(lists, cutoffs).items()}
+        return values | {f"{name} in doubles": column for name, column in _measured(lists, cutoffs).items()}
 
 
 @contextmanager
