@@ -57,6 +57,14 @@ def warnings_of(arms: Arms, control: str | None, treatments: Iterable[str]) -> I
     strata = strata_warning(arms.policy, arms.stored)
     if strata is not None:
         yield strata
+    if arms.stored.scope == SINCE_START and (early := _lists_before(arms.stored.hours, arms.stored.from_ms)):
+        said = say(
+            "{lists} before {start} had counted before the start was set: {stay} in the numbers",
+            lists=counted(early, "list"),
+            start=minute_text(arms.stored.from_ms),
+            stay="it stays" if early == 1 else "they stay",
+        )
+        yield DataWarning("early lists", said, "to leave them out, replay the log")
     for treatment in treatments if control is not None else ():
         assert control is not None
         silence = arms.silence(treatment, control)
@@ -136,14 +144,6 @@ def notes_of_times(stored: StoredSums) -> Iterator[str]:
             lists=counted(late, "list"),
             end=minute_text(stored.end_ms),
             stay="it stays" if late == 1 else "they stay",
-        )
-    if stored.scope == SINCE_START and (early := _lists_before(stored.hours, stored.from_ms)):
-        yield say(
-            "{lists} before {start} had counted before the start was set: {stay} in the numbers. To leave out what has counted, replay the"
-            " log",
-            lists=counted(early, "list"),
-            start=minute_text(stored.from_ms),
-            stay="it stays" if early == 1 else "they stay",
         )
     if stored.former_last_ms is not None and stored.scope == SINCE_START:
         yield say(

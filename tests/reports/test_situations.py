@@ -72,9 +72,10 @@ def test_an_end_that_was_set_too_late_takes_nothing_back_and_says_so() -> None:
 
 def test_a_start_that_was_set_too_late_takes_nothing_back_and_says_so() -> None:
     kept = stored_arms(WORSE, hours=DAY, from_ms=BEGIN_MS + 2 * HOUR_MS)
-    (note,) = report_of(kept).health.notes
+    (warning,) = report_of(kept).warnings
     early = sum(sums[LISTS_AT] for sums in kept.moments.values())
-    assert note.startswith(f"{early:,} lists before 2024-10-04 02:00 UTC had counted before the start was set: they stay in the numbers.")
+    words = f"{early:,} lists before 2024-10-04 02:00 UTC had counted before the start was set: they stay in the numbers"
+    assert (warning.key, warning.text) == ("early lists", words)
 
 
 def test_a_day_without_lists_of_an_arm_that_has_stopped_says_so() -> None:
