@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from streammetrics.experiments import ExperimentReport, FeedbackCounts, Policy, StoredSums, build_report, choose_scales
+from streammetrics.experiments.hours import Hours
 from tests.support.columns import MEASURES
 from tests.support.experiment_samples import arm, in_one_hour
 from tests.support.paths import ROOT
@@ -70,6 +71,12 @@ def _unsound(hours: float) -> ExperimentReport:
     return report_of(replace(stored_arms(WORSE, hours=hours), joined=FeedbackCounts(100, 900)))
 
 
+def _with_moves() -> ExperimentReport:
+    hours = Hours()
+    hours.row(BEGIN_MS // HOUR_MS).moves["treatment", "control"] = USERS // 10
+    return report_of(stored_arms(WORSE, run_hours=hours), fixed=False)
+
+
 def _ended(chances: Mapping[str, float], hours: float) -> ExperimentReport:
     return report_of(stored_arms(chances, hours=hours, end_ms=BEGIN_MS + HOUR_MS + 1))
 
@@ -93,6 +100,7 @@ SITUATIONS: Final[Mapping[str, Callable[[], ExperimentReport]]] = {
     "worse, its `end` has passed": lambda: _ended(WORSE, 0.2),
     "better, its `end` has passed": lambda: _ended(BETTER, 0.2),
     "better, its `end` has passed a day ago": lambda: _ended(BETTER, DAY),
+    "worse, and users of the treatment get the control's lists": _with_moves,
     "unsound": lambda: _unsound(0.2),
     "unsound, no list for a day": lambda: _unsound(DAY),
 }
