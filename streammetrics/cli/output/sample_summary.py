@@ -36,12 +36,13 @@ class SampleSummary:
 
     >>> summary = SampleSummary()
     >>> summary.add("record 1", [Impression("r", "u", 5, ("a", "b"), (("ranker", "new"),))])
-    >>> summary.add("record 2", [Feedback("u", 6, "b", "click")])
+    >>> summary.add("record 2", [Feedback("u", 6, "b", "skip"), Feedback("u", 6, "b", "click"), Feedback("u", 7, "c", "click")])
     >>> summary.add("record 3", [MalformedEvent("bad_ts", "no time"), MalformedEvent("ignored", "page")])
     >>> print(*summary.lines(), sep="\\n")
     lists     1, with 2 items
               ranker: new 1
-    feedback  click 1: 0 with the id of a list, 1 without; 1 meets a list of the sample
+    feedback  click 2: 0 with the id of a list, 2 without; 1 meets a list of the sample
+              skip 1: 0 with the id of a list, 1 without; 1 meets a list of the sample
     refused   bad_ts 1: record 3
     ignored   page 1
     """
@@ -88,7 +89,7 @@ class SampleSummary:
 
     def _of_feedback(self) -> Iterator[str]:
         joined = SampleJoin(self.lists)
-        for action, of_action in _grouped(self.feedback).items():
+        for action, of_action in sorted(_grouped(self.feedback).items(), key=lambda group: -len(group[1])):
             named = sum(feedback.impression_id is not None for feedback in of_action)
             met = sum(joined.outcome(feedback)[0] == "matched" for feedback in of_action)
             of_lists = f"{named:,} with the id of a list, {len(of_action) - named:,} without"

@@ -169,8 +169,8 @@ def test_the_template_of_a_reader_reads_what_it_shows(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-6:] == [
         "lists     1, with 2 items",
         "          ranker: new 1",
-        "feedback  click 1: 1 with the id of a list, 0 without; 1 meets a list of the sample",
-        "          purchase 2: 0 with the id of a list, 2 without; 2 meet a list of the sample",
+        "feedback  purchase 2: 0 with the id of a list, 2 without; 2 meet a list of the sample",
+        "          click 1: 1 with the id of a list, 0 without; 1 meets a list of the sample",
         "ignored   page 1",
         "4 records: 3 feedback, 1 list, 1 ignored",
     ]
