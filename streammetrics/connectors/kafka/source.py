@@ -188,12 +188,14 @@ class KafkaSource:
     def health(self) -> SourceHealth:
         """Return whether the brokers answer, and whether another program shares the group; see `SourceHealth`."""
         split, group = sorted(self._assignment.split), self._settings.group_id
-        health = self._monitor.health
-        if not split or self._split_since is None:
-            return health
-        if missing := self._identity.missing(self._network.cluster):  # the group gives away what is left of the tasks
+        health, missing = self._monitor.health, self._identity.missing(self._network.cluster)
+        has_metadata = len(missing) < len(self._settings.topics)
+        # Without a topic the group gives away what is left of the tasks, or gives this process nothing.
+        if missing and has_metadata and (split or not self._assignment.granted):
             cause = f"Kafka does not list topic {', '.join(missing)}, so no process can read its tasks"
             return replace(health, conflict=f"{cause}; if it was deleted, create it again and {START_AGAIN}")
+        if not split or self._split_since is None:
+            return health
         if 1_000 * (self._clock() - self._split_since) < METADATA_MS_MAX:
             return health  # a topic may be missing, and the client does not know it yet
         tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"

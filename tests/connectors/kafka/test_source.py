@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
+from kafka.cluster import ClusterMetadata
 from structlog.testing import capture_logs
 
 from streammetrics.config.kafka import KafkaSettings
@@ -22,7 +22,7 @@ from streammetrics.errors import SourceError
 class Unconnected(Network):
     """The network of a client that knows no cluster."""
 
-    cluster = SimpleNamespace(cluster_id=None)
+    cluster = ClusterMetadata()
 
 
 class Clientless(KafkaSource):
