@@ -15,6 +15,7 @@ Experiments that share an assignment and label lists of different places have ot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -57,7 +58,7 @@ def warnings_of(arms: Arms, control: str | None, treatments: Iterable[str]) -> I
     strata = strata_warning(arms.policy, arms.stored)
     if strata is not None:
         yield strata
-    if arms.stored.scope == SINCE_START and (early := _lists_before(arms.stored.hours, arms.stored.from_ms)):
+    if arms.stored.scope == SINCE_START and (early := _lists_between(arms.stored.hours, to_ms=arms.stored.from_ms)):
         said = say(
             "{lists} before {start} had counted before the start was set: {stay} in the numbers",
             lists=counted(early, "list"),
@@ -138,7 +139,7 @@ def notes_of_times(stored: StoredSums) -> Iterator[str]:
             lists=counted(stored.open_lists, "list"),
             do="does" if stored.open_lists == 1 else "do",
         )
-    if stored.end_ms is not None and (late := _lists_from(stored.hours, stored.end_ms)):
+    if stored.end_ms is not None and (late := _lists_between(stored.hours, from_ms=stored.end_ms)):
         yield say(
             "{lists} from {end} on had counted before the end was set: {stay} in the numbers",
             lists=counted(late, "list"),
@@ -153,16 +154,11 @@ def notes_of_times(stored: StoredSums) -> Iterator[str]:
         )
 
 
-def _lists_from(hours: Hours, from_ms: int) -> int:
-    """Return the lists in the blocks of hours that begin at or after a time."""
+def _lists_between(hours: Hours, from_ms: float = -math.inf, to_ms: float = math.inf) -> int:
+    """Return the lists in the blocks of hours that lie between two times as a whole."""
     block_ms = hours.length * HOUR_MS
-    return sum(totals[0] for block, row in hours.rows.items() if block * block_ms >= from_ms for totals in row.totals.values())
-
-
-def _lists_before(hours: Hours, to_ms: int) -> int:
-    """Return the lists in the blocks of hours that end at or before a time."""
-    block_ms = hours.length * HOUR_MS
-    return sum(totals[0] for block, row in hours.rows.items() if (block + 1) * block_ms <= to_ms for totals in row.totals.values())
+    between = (row for block, row in hours.rows.items() if from_ms <= block * block_ms and (block + 1) * block_ms <= to_ms)
+    return sum(totals[0] for row in between for totals in row.totals.values())
 
 
 def same_people(one: StoredSums, other: StoredSums, min_users: int) -> dict[str, str] | None:

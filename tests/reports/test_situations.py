@@ -10,7 +10,7 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.prometheus.experiments import measure_rows
 from streammetrics.reports.verdict_lines import VerdictLine, answer_gate, lines_of
 from streammetrics.statistics.measures import LISTS_AT
-from tests.support.experiment_states import BEGIN_MS, DAY, HOUR_MS, SITUATIONS, STOP_MS, WORSE, Shown, report_of, stored_arms, table
+from tests.support.experiment_states import BEGIN_MS, DAY, HOUR_MS, SITUATIONS, STOP_MS, WORSE, SituationRow, report_of, stored_arms, table
 
 NOW_MS = BEGIN_MS + 2 * HOUR_MS
 SENTENCES = {
@@ -33,7 +33,7 @@ def test_all_channels_show_what_the_table_says(situation: str) -> None:
     wanted, report = table()[situation], SITUATIONS[situation]()
     line, answer = whole_line(report), answer_gate(report, up_to_ms=NOW_MS, answered_ms=NOW_MS)
     decided = "yes" if line.decided_ms is not None else ""
-    assert Shown(line.state, line.verdict or "", decided, line.gate or "", wanted.alert) == wanted
+    assert SituationRow(line.state, line.verdict or "", decided, line.gate or "", wanted.alert) == wanted
     assert (answer.state, answer.verdict.word, answer.gate) == (wanted.state, wanted.verdict, wanted.gate)
     rows = {row.series: row.value for row in measure_rows(report) if not row.variant and not row.metric}
     assert (rows["running"], rows["verdict"], rows["gate"]) == (

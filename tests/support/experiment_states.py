@@ -20,7 +20,7 @@ STOP_MS: Final = BEGIN_MS + 50 * 60_000
 USERS: Final = 6_000
 
 
-class Shown(NamedTuple):
+class SituationRow(NamedTuple):
     """A row of the table: what is shown of a situation. Words as in reports; empty for none."""
 
     state: str
@@ -30,11 +30,11 @@ class Shown(NamedTuple):
     alert: str
 
 
-def table() -> dict[str, Shown]:
+def table() -> dict[str, SituationRow]:
     """Return the table of the page by situation."""
     text = GATE_PAGE.read_text(encoding="utf-8").partition("## What each situation shows")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
-    return {row[0]: Shown(*("" if cell == "\N{EN DASH}" else cell for cell in row[1:])) for row in rows[2:]}
+    return {row[0]: SituationRow(*("" if cell == "\N{EN DASH}" else cell for cell in row[1:])) for row in rows[2:]}
 
 
 def stored_arms(chances: Mapping[str, float], stopped: tuple[str, ...] = (), hours: float = 0.2, **others: Any) -> StoredSums:

@@ -65,7 +65,7 @@ def values(text: str, series: str, **labels: str) -> list[float]:
     ]
 
 
-class Shown(NamedTuple):
+class RunningDemo(NamedTuple):
     """A running demo: its address, and when it was started (Unix time in seconds)."""
 
     address: str
@@ -73,14 +73,14 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def live_demo() -> Iterator[Shown]:
+def live_demo() -> Iterator[RunningDemo]:
     began = time.time()
     with running() as (_, address):
-        yield Shown(address, began)
+        yield RunningDemo(address, began)
 
 
 @time_bound(NUMBERS_SECONDS)
-def test_both_variants_and_views_appear_within_seconds_and_the_treatment_is_worse(live_demo: Shown, seconds_max: float) -> None:
+def test_both_variants_and_views_appear_within_seconds_and_the_treatment_is_worse(live_demo: RunningDemo, seconds_max: float) -> None:
     labels = {"experiment": "ranker", "k": "10", "window": "1m", "segments": ""}
 
     def all_there() -> bool:
@@ -107,7 +107,7 @@ def test_both_variants_and_views_appear_within_seconds_and_the_treatment_is_wors
     assert '"final_ms"' in page(f"{live_demo.address}api/report")
 
 
-def test_final_numbers_follow_the_live_ones_by_the_attribution_time(live_demo: Shown) -> None:
+def test_final_numbers_follow_the_live_ones_by_the_attribution_time(live_demo: RunningDemo) -> None:
     def ends() -> dict[str, float]:
         text = page(f"{live_demo.address}metrics")
         series = "streammetrics_window_end_timestamp_seconds"

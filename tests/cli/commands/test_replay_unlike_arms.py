@@ -157,7 +157,7 @@ def test_users_of_an_arm_that_was_off_have_fewer_lists_for_no_other_reason(tmp_p
 
 
 def test_an_arm_whose_users_all_came_with_another_arm_is_a_treatment(tmp_path: Path) -> None:
-    """1,000 users come back after eight hours. From then on a third of those of the treatment get a ranker that nobody clicks."""
+    """1,000 users of either arm come back after eight hours. Then a third of the treatment's users get a ranker that nobody clicks."""
     events = [*visits("c", "control", 1_000, range(8), 4), *visits("t", "treatment", 1_000, range(8), 4)]
     events += visits("c", "control", 1_000, range(8, 16), 4)
     for number in range(1_000):

@@ -27,8 +27,8 @@ AHEAD_MS = 3_000
 WAIT_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 WRITE_MS_MAX = 120_000
-"""How long a record waits for the broker, as with most clients of Kafka. A sender that gives up sooner loses lists of which feedback comes
-later, and one that then starts anew may be back so late that workers take its inputs for idle and refuse what it sends."""
+"""How long a record waits for the broker. Most clients of Kafka wait as long. A sender that gives up sooner loses lists, and their feedback
+then matches none. It also needs time to start again. Until then the workers take its inputs for idle, and refuse late records."""
 
 
 def now_ms() -> int:
